@@ -46,25 +46,25 @@ ASKED, TOGETHER = 60, 100
 EMBEDDER = HashingEmbedder(dimension=64)
 
 
-def made(path: Path, texts: list[str], every: int) -> Corpus:
+def made(path: Path, texts: list[str], count: int) -> Corpus:
     """A store of which every so many documents one may be read by `ann` only."""
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "sentences", "test", Analyzer(), (GroupEmbedding(EMBEDDER.name, 64),)))
-        for number, some in enumerate(in_batches(texts, TOGETHER)):
-            writer.put_document(*_document(number, some, ("ann",) if every and number % every == 0 else ()))
+        for number, batch in enumerate(in_batches(texts, TOGETHER)):
+            writer.put_document(*_document(number, batch, ("ann",) if count and number % count == 0 else ()))
         for lacking in in_batches(list(writer.unembedded("chunk", EMBEDDER.name)), 5_000):
-            hashes, found = zip(*lacking, strict=True)
-            writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(found, kind="passage"))
+            hashes, embedders = zip(*lacking, strict=True)
+            writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(embedders, kind="passage"))
     return corpus
 
 
 def _document(number: int, texts: list[str], readers: tuple[str, ...]) -> tuple[Document, list[Node], SourceRow]:
-    text, nodes, at = "\n".join(texts), [], 0
+    text, nodes, index = "\n".join(texts), [], 0
     for place, sentence in enumerate(texts, 1):
-        span, id = Span(at, at + len(sentence)), f"{number}.{place}"
+        span, id = Span(index, index + len(sentence)), f"{number}.{place}"
         nodes.append(Node(id, sentence, str(number), "chunk", span, readers=readers, number=place))
-        at += len(sentence) + 1
+        index += len(sentence) + 1
     document = Document(str(number), text, uri=f"{number}.txt", readers=readers)
     return document, nodes, SourceRow(document.uri, len(text), content_hash=str(number))
 
@@ -88,28 +88,30 @@ def cost(op: Operator[Any, Any], query: Query) -> float:
 
 def measured(folder: Path, count: int, rounds: int) -> Iterator[tuple[str, dict[str, Any]]]:
     texts = [text for text, _ in sentences.distinct(count)]
-    asked = [Query(question) for question in sentences.questions(ASKED)]
-    stores = {name: made(folder / f"{every}.spolia", texts, every) for name, every in HIDDEN.items()}
+    queries = [Query(question) for question in sentences.questions(ASKED)]
+    stores = {name: made(folder / f"{secret}.spolia", texts, secret) for name, secret in HIDDEN.items()}
     built = {name: ways(corpus) for name, corpus in stores.items()}
     for way in built["without lists"]:
-        first, least = dict.fromkeys(HIDDEN, 0.0), {name: [float("inf")] * ASKED for name in HIDDEN}
+        first, minimum = dict.fromkeys(HIDDEN, 0.0), {name: [float("inf")] * ASKED for name in HIDDEN}
         ops = {name: built[name][way] for name in HIDDEN}
         with Run():
             for name, op in ops.items():
-                first[name] = cost(op, asked[0])
-                for query in asked:
+                first[name] = cost(op, queries[0])
+                for query in queries:
                     op(query)
             for _ in range(rounds):
-                for at, query in enumerate(asked):
+                for index, query in enumerate(queries):
                     for name, op in ops.items():
-                        least[name][at] = min(least[name][at], cost(op, query))
-        medians = {name: statistics.median(found) for name, found in least.items()}
+                        minimum[name][index] = min(minimum[name][index], cost(op, query))
+        medians = {name: statistics.median(result) for name, result in minimum.items()}
         yield (
             way,
             {
                 "first_cpu_ms": {name: round(number, 1) for name, number in first.items()},
                 "p50_cpu_ms": {name: round(number, 3) for name, number in medians.items()},
-                "p95_cpu_ms": {name: round(statistics.quantiles(found, n=20)[-1], 3) for name, found in least.items()},
+                "p95_cpu_ms": {
+                    name: round(statistics.quantiles(result, n=20)[-1], 3) for name, result in minimum.items()
+                },
                 "ratio": round(
                     max(number for name, number in medians.items() if HIDDEN[name]) / medians["without lists"], 3
                 ),
@@ -122,10 +124,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = dict(measured(Path(folder), given.count, given.rounds))
-    publish("access", {"nodes": given.count, "questions": ASKED, "ways": found}, given.out)
+        result = dict(measured(Path(folder), options.count, options.rounds))
+    publish("access", {"nodes": options.count, "questions": ASKED, "ways": result}, options.out)
 
 
 if __name__ == "__main__":

@@ -80,16 +80,16 @@ def timed(
     ways: dict[str, Callable[[str], Any]], questions: Sequence[str], rounds: int, peers: Peers | None = None
 ) -> dict[str, list[float]]:
     """CPU-ms of each way on each question, in all rounds; peers have theirs between ours, slow ones the first only."""
-    found: dict[str, list[float]] = {name: [] for name in (*ways, *(PEERS if peers else ()))}
+    result: dict[str, list[float]] = {name: [] for name in (*ways, *(PEERS if peers else ()))}
     for number in range(rounds):
         for question in questions:
             for name, search in ways.items():
                 started = time.thread_time_ns()
                 search(question)
-                found[name].append((time.thread_time_ns() - started) / 1e6)
+                result[name].append((time.thread_time_ns() - started) / 1e6)
         for name in () if peers is None else PEERS if number == 0 else FAST:
-            found[name] += peers.ask(name)
-    return found
+            result[name] += peers.ask(name)
+    return result
 
 
 def share_of_lucene(flow: BM25, texts: dict[str, str], questions: Sequence[str]) -> float:
@@ -103,8 +103,8 @@ def share_of_lucene(flow: BM25, texts: dict[str, str], questions: Sequence[str])
     for question in questions:
         scores = reference.scores(terms(question))
         best = sorted(scores.values(), reverse=True)[:TOP_K]
-        found = [scores.get(numbers[hit.node.text], 0.0) for hit in flow(Query(question)).hits]
-        same += len(found) == len(best) and all(abs(a - b) <= 1e-6 * b for a, b in zip(found, best, strict=True))
+        result = [scores.get(numbers[hit.node.text], 0.0) for hit in flow(Query(question)).hits]
+        same += len(result) == len(best) and all(abs(a - b) <= 1e-6 * b for a, b in zip(result, best, strict=True))
     return same / len(questions)
 
 
@@ -141,15 +141,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     data = DataSet(str(DATA / "musique"))
-    texts = {one.id: f"{one.title}\n{one.text}" for one in data.passages()}
+    texts = {passage.id: f"{passage.title}\n{passage.text}" for passage in data.passages()}
     questions = [item.question for item in data.items()]
     with tempfile.TemporaryDirectory() as folder:
         started = time.process_time()
         flow = ours(texts, Path(folder))
         index_cpu_s = time.process_time() - started
         flow(Query("warm up"))
-        at = flow.group.corpus.latest().indexes["chunk"][0]
-        segments = len(small_segments(lexical_folder(Path(flow.group.corpus.path), "chunk", at)))
+        index_name = flow.group.corpus.latest().indexes["chunk"][0]
+        segments = len(small_segments(lexical_folder(Path(flow.group.corpus.path), "chunk", index_name)))
         first = timed({"first": lambda question: flow(Query(question))}, questions, 1)["first"]
         hits = [len(flow(Query(question))) for question in questions]
         run = Run()
@@ -160,11 +160,11 @@ def main() -> None:
             "tantivy alone": bare(texts),
         }
         theirs = Peers(list(texts.values()), questions, Path(folder)) if options.peers else None
-        found = timed(ways, questions, options.rounds, theirs)
+        found_result = timed(ways, questions, options.rounds, theirs)
         if theirs is not None:
             theirs.close()
         same = share_of_lucene(flow, texts, questions)
-    median = {name: statistics.median(times) for name, times in found.items()}
+    median = {name: statistics.median(times) for name, times in found_result.items()}
     peers = {name: round(median.pop(name), 4) for name in PEERS if name in median}
     result = {
         "passages": len(texts),
@@ -172,7 +172,7 @@ def main() -> None:
         "top_k": TOP_K,
         "hits": statistics.mean(hits),
         "median_cpu_ms": {name: round(time, 4) for name, time in median.items()},
-        "p95_cpu_ms": {name: round(statistics.quantiles(found[name], n=20)[-1], 4) for name in median},
+        "p95_cpu_ms": {name: round(statistics.quantiles(found_result[name], n=20)[-1], 4) for name in median},
         "ratio_to_tantivy": round(median["spolia"] / median["tantivy alone"], 2),
         "first_round": {
             "median_cpu_ms": round(statistics.median(first), 4),

@@ -38,27 +38,29 @@ def measured(checkout: Path, name: str, seconds: float) -> dict[str, float]:
         if done.returncode or not out.exists():
             print(f"{name} in {checkout.name} failed: {done.stderr[-300:]}")
             return {}
-        return {what: number for what, (number, _) in JUDGES[name](json.loads(out.read_text())).items()}
+        return {figure: number for figure, (number, _) in JUDGES[name](json.loads(out.read_text())).items()}
 
 
-def compared(other: Path, name: str, rounds: int, seconds: float) -> dict[str, dict[str, float]]:
+def compared(other_path: Path, name: str, rounds: int, seconds: float) -> dict[str, dict[str, float]]:
     """Before, now, and the ratio, by what was measured."""
-    found: dict[Path, list[dict[str, float]]] = {other: [], ROOT: []}
+    result: dict[Path, list[dict[str, float]]] = {other_path: [], ROOT: []}
     for number in range(rounds):
-        for checkout in (other, ROOT) if number % 2 == 0 else (ROOT, other):
-            found[checkout].append(measured(checkout, name, seconds))
+        for checkout in (other_path, ROOT) if number % 2 == 0 else (ROOT, other_path):
+            result[checkout].append(measured(checkout, name, seconds))
     rows = {}
-    for what in dict.fromkeys(what for one in found[ROOT] for what in one):
-        before, now = ([one[what] for one in found[checkout] if what in one] for checkout in (other, ROOT))
-        if before and now:
-            rows[what] = _row(median(before), median(now))
-            print(f"{name:14} {what:58} {rows[what]}", flush=True)
+    for figure in dict.fromkeys(figure for item in result[ROOT] for figure in item):
+        previous_values, now = (
+            [item[figure] for item in result[checkout] if figure in item] for checkout in (other_path, ROOT)
+        )
+        if previous_values and now:
+            rows[figure] = _row(median(previous_values), median(now))
+            print(f"{name:14} {figure:58} {rows[figure]}", flush=True)
     return rows
 
 
-def _row(before: float, now: float) -> dict[str, float]:
-    row = {"before": round(before, PLACES), "now": round(now, PLACES)}
-    return row | ({"ratio": round(now / before, 3)} if before else {})
+def _row(previous_value: float, now: float) -> dict[str, float]:
+    row = {"before": round(previous_value, PLACES), "now": round(now, PLACES)}
+    return row | ({"ratio": round(now / previous_value, 3)} if previous_value else {})
 
 
 def main() -> None:
@@ -69,12 +71,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0, help="for each run")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    there = options.out and options.out.exists()
-    result: dict[str, Any] = json.loads(options.out.read_text()) if there else {"benchmarks": {}}
+    has_output = options.out and options.out.exists()
+    result: dict[str, Any] = json.loads(options.out.read_text()) if has_output else {"benchmarks": {}}
     for name in options.names:
         rows = compared(options.other.resolve(), name, options.rounds, options.seconds)
-        said = {"before": commit(options.other), "rounds": options.rounds, "machine": machine()}
-        result["benchmarks"][name] = {**said, "numbers": rows}
+        report = {"before": commit(options.other), "rounds": options.rounds, "machine": machine()}
+        result["benchmarks"][name] = {**report, "numbers": rows}
         if options.out:
             options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

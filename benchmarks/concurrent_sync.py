@@ -80,29 +80,32 @@ def measured(place: Path, files: int) -> dict[str, Any]:
     began = time.perf_counter()
     syncing = subprocess.Popen([*role("sync"), str(folder), corpus.path])
     watching = subprocess.Popen([*role("watch"), "-", corpus.path], stdin=-1, stdout=-1, text=True)
-    taken: dict[str, list[float]] = {"revoked": [], "removed": []}
+    seconds_by_kind: dict[str, list[float]] = {"revoked": [], "removed": []}
     gone: set[str] = set()
     while syncing.poll() is None and len(gone) < OLD:
         time.sleep(EVERY_S)
         if syncing.poll() is None and corpus.latest().generation > generation:
             number, kind = len(gone), ("revoked", "removed")[len(gone) % 2]
-            taken[kind].append(seconds(corpus, folder, number, kind, watching))
+            seconds_by_kind[kind].append(seconds(corpus, folder, number, kind, watching))
             gone.add(f"old{number}.note")
     assert syncing.wait() == 0
     took = time.perf_counter() - began
     watching.communicate()
     with Run(principal="bob"):
-        found = {node.uri for node in BM25(corpus.group(), files + OLD)(Query("krill whale")).nodes}
+        uris = {node.uri for node in BM25(corpus.group(), files + OLD)(Query("krill whale")).nodes}
     expected = {path.name for path in folder.iterdir()} - gone
-    every = sorted(taken["revoked"] + taken["removed"])
+    all_seconds = sorted(seconds_by_kind["revoked"] + seconds_by_kind["removed"])
     return {
         "files": files,
         "sync_s": round(took, 1),
-        **{kind: {"times": len(found), "p50_s": median(found), "most_s": max(found)} for kind, found in taken.items()},
-        "p50_s": median(every),
-        "most_s": every[-1],
-        "lost": len(expected - found),
-        "back": len(found - expected),
+        **{
+            kind: {"times": len(uris), "p50_s": median(uris), "most_s": max(uris)}
+            for kind, uris in seconds_by_kind.items()
+        },
+        "p50_s": median(all_seconds),
+        "most_s": all_seconds[-1],
+        "lost": len(expected - uris),
+        "back": len(uris - expected),
         "wrong": corpus.latest().check(),
     }
 
@@ -134,14 +137,14 @@ def watch(store: str) -> None:
     """Search for each word that comes, until it is found no more; tell when that was."""
     search = BM25(Corpus(store).group(), 10)
     for word in sys.stdin:
-        told = False
+        is_reported = False
         while True:
             with Run(principal="bob"):
                 if not search(Query(word.strip())).nodes:
                     break
-            if not told:
+            if not is_reported:
                 print("found", flush=True)
-            told = True
+            is_reported = True
         print(time.monotonic(), flush=True)
 
 

@@ -69,9 +69,9 @@ class Timed(AtOnce):
 
     def _reply(self, prompt: Prompt) -> str:
         began = time.process_time()
-        said = super()._reply(prompt)
+        message = super()._reply(prompt)
         Timed.spent += time.process_time() - began
-        return said
+        return message
 
 
 def milliseconds(flow: Operator[Query, Answer], questions: list[str], run: Callable[[], Run]) -> list[float]:
@@ -79,27 +79,27 @@ def milliseconds(flow: Operator[Query, Answer], questions: list[str], run: Calla
     rounds: list[list[float]] = []
     for _ in range(3):
         costs = []
-        with run() as opened:
+        with run() as result:
             for question in questions:
                 FOUND[NOW] = FOUND[question]
                 Timed.spent, began = 0.0, time.process_time()
-                with opened.lane() as lane:
+                with result.lane() as lane:
                     answer = flow(Query(question))
                 costs.append(1000 * (time.process_time() - began - Timed.spent))
                 assert (lane.usage.calls, answer.stop_reason) == (2 * STEPS + 1, "cap")
         rounds.append(costs)
-    return [min(of) for of in zip(*rounds, strict=True)]
+    return [min(key) for key in zip(*rounds, strict=True)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, default=150, help="of each set")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     for name in SETS:
         data = DataSet(str(DATA / name))
         search = BUILT_IN["bm25"](index_passages(data), None, None, 5)
-        FOUND.update((item.question, search(Query(item.question))) for item in islice(data.items(), given.questions))
+        FOUND.update((item.question, search(Query(item.question))) for item in islice(data.items(), options.questions))
     flow, questions = corag(Timed(), found_before, steps=STEPS), list(FOUND)
     with tempfile.TemporaryDirectory() as folder:
         runs, keeping = Runs(Path(folder) / "runs.db"), Runs(Path(folder) / "values.db", values=True)
@@ -115,13 +115,14 @@ def main() -> None:
         "unit": "CPU ms of a question: six sub-questions, six answers, a final answer, seven searches",
         "questions": len(questions),
         "words of passages shown, of a search": median(
-            sum(len(t.split()) for t in one.texts) for one in FOUND.values()
+            sum(len(t.split()) for t in entry.texts) for entry in FOUND.values()
         ),
         "cpu_ms": {
-            way: {"median": round(median(of), 3), "p95": round(quantiles(of, n=20)[-1], 3)} for way, of in costs.items()
+            way: {"median": round(median(cost), 3), "p95": round(quantiles(cost, n=20)[-1], 3)}
+            for way, cost in costs.items()
         },
     }
-    publish("corag", result, given.out)
+    publish("corag", result, options.out)
 
 
 if __name__ == "__main__":

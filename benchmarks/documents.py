@@ -53,13 +53,13 @@ def run(python: str, side: str, way: str, folder: Path, home: Path) -> dict[str,
         environment = os.environ | QUIET | {"HOME": place}
         command = [python, str(CODE), side, way, str(folder), str(home / "questions.json"), place]
         ran = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    data: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return data
 
 
 def least(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The runs of one side as one: the least time of each question, and of indexing."""
-    asked = [min(times) for times in zip(*(one["asked_ms"] for one in runs), strict=True)]
+    fastest = [min(times) for times in zip(*(item["asked_ms"] for item in runs), strict=True)]
     indexed = min(runs, key=lambda one: one["indexed_cpu_s"])
     return {
         "nodes": runs[0]["nodes"],
@@ -67,8 +67,8 @@ def least(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "indexed_wall_s": round(indexed["indexed_wall_s"], 2),
         "files_per_cpu_s": round(FILES / indexed["indexed_cpu_s"]),
         "question_cpu_ms": {
-            "p50": round(statistics.median(asked), 3),
-            "p95": round(statistics.quantiles(asked, n=20)[-1], 3),
+            "p50": round(statistics.median(fastest), 3),
+            "p95": round(statistics.quantiles(fastest, n=20)[-1], 3),
         },
         "answers_in_order": f"{runs[0]['ordered']} of {ASKED}",
         "answers_with_the_title": f"{runs[0]['right']} of {ASKED}",
@@ -90,7 +90,7 @@ def measured(home: Path, folder: Path, rounds: int, *, peers: bool) -> dict[str,
         for _ in range(rounds):
             for side, python in sides.items():
                 runs[side].append(run(python, side, way, folder, home))
-        result[way] = {side: least(found) for side, found in runs.items()}
+        result[way] = {side: least(found_run) for side, found_run in runs.items()}
         if peers:
             ours, theirs = result[way]["spolia"], result[way]["lazyllm"]
             result[way]["ratio"] = {

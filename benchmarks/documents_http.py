@@ -64,9 +64,9 @@ class Client:
         headers = {"Authorization": f"Bearer {self.at['token']}", "Content-Type": kind}
         self.connection.request(method, path, body, headers)
         response = self.connection.getresponse()
-        said = response.read()
-        assert response.status in (200, 202), (response.status, said)
-        return json.loads(said)
+        message = response.read()
+        assert response.status in (200, 202), (response.status, message)
+        return json.loads(message)
 
     def put(self, file: File) -> int:
         return int(self.ask("PUT", f"/v1/documents/{file[0]}", file[1])["task"])
@@ -86,55 +86,57 @@ class Client:
         return bool(self.ask("POST", "/v1/search", json.dumps({"question": word}).encode())["hits"])
 
     def wait(self, task: int) -> None:
-        while (found := self.ask("GET", f"/v1/tasks/{task}"))["state"] in ("waiting", "working"):
+        while (task_reply := self.ask("GET", f"/v1/tasks/{task}"))["state"] in ("waiting", "working"):
             time.sleep(TASK_PAUSE_S)
-        assert found["state"] == "done", found
+        assert task_reply["state"] == "done", task_reply
 
     def names(self) -> Iterator[str]:
-        after = ""
-        while page := self.ask("GET", f"/v1/documents?limit=1000&after={after}")["documents"]:
-            yield from (one["name"] for one in page)
-            after = page[-1]["name"]
+        last_name = ""
+        while page := self.ask("GET", f"/v1/documents?limit=1000&after={last_name}")["documents"]:
+            yield from (row["name"] for row in page)
+            last_name = page[-1]["name"]
 
 
-def single(at: dict[str, str], number: int) -> float:
+def single(address: dict[str, str], number: int) -> float:
     """Seconds until a search finds one more document."""
-    client, began = Client(at), time.perf_counter()
+    client, began = Client(address), time.perf_counter()
     client.put((f"one{number}.md", f"The word zebra{number} stands in this document alone.".encode()))
     while not client.finds(f"zebra{number}"):
         time.sleep(PAUSE_S)
     return time.perf_counter() - began
 
 
-def many(at: dict[str, str], pid: int, lots: Sequence[Sequence[File]], threads: int, send: Any) -> dict[str, float]:
+def many(
+    address: dict[str, str], pid: int, batches: Sequence[Sequence[File]], threads: int, send: Any
+) -> dict[str, float]:
     """Send lots of files on some connections, and wait for their tasks."""
-    before, began = cpu_s(pid), time.perf_counter()
-    clients = [Client(at) for _ in range(threads)]
+    previous_seconds, began = cpu_s(pid), time.perf_counter()
+    clients = [Client(address) for _ in range(threads)]
 
     def work(number: int) -> list[int]:
-        return [send(clients[number], lot) for lot in lots[number::threads]]
+        return [send(clients[number], batch) for batch in batches[number::threads]]
 
     with ThreadPoolExecutor(threads) as pool:
         tasks = list(chain.from_iterable(pool.map(work, range(threads))))
-    sent = time.perf_counter() - began
-    last = Client(at)
+    upload_seconds = time.perf_counter() - began
+    last = Client(address)
     for task in tasks[-threads:]:
         last.wait(task)
     last.wait(max(tasks))
-    seconds, number = time.perf_counter() - began, sum(map(len, lots))
-    there = set(Client(at).names())
-    assert all(name in there for lot in lots for name, _ in lot)
+    seconds, number = time.perf_counter() - began, sum(map(len, batches))
+    names = set(Client(address).names())
+    assert all(name in names for batch in batches for name, _ in batch)
     return {
-        "files": number, "sent_s": sent, "searchable_s": seconds, "per_s": number / seconds,
-        "cpu_ms_a_file": (cpu_s(pid) - before) / number * 1e3,
+        "files": number, "sent_s": upload_seconds, "searchable_s": seconds, "per_s": number / seconds,
+        "cpu_ms_a_file": (cpu_s(pid) - previous_seconds) / number * 1e3,
     }  # fmt: skip
 
 
 def passages(count: int) -> list[File]:
-    found = chain.from_iterable(DataSet(str(DATA / name)).passages() for name in SETS)
+    passages_of_sets = chain.from_iterable(DataSet(str(DATA / name)).passages() for name in SETS)
     return [
-        (f"passages/{at:05}.txt", f"{one.title} ({at})\n{one.text}".encode())
-        for at, one in enumerate(islice(found, count))
+        (f"passages/{index:05}.txt", f"{passages_of_set.title} ({index})\n{passages_of_set.text}".encode())
+        for index, passages_of_set in enumerate(islice(passages_of_sets, count))
     ]
 
 
@@ -148,16 +150,16 @@ def main() -> None:
         serving(options.serve)
         sys.exit()
     files = passages(options.files + ONE_BY_ONE)
-    with tempfile.TemporaryDirectory() as folder, started("--serve", folder) as (pid, at):
-        client = Client(at)
+    with tempfile.TemporaryDirectory() as folder, started("--serve", folder) as (pid, position):
+        client = Client(position)
         client.wait(client.put(("first.md", b"It makes the store.")))
-        one = sorted(single(at, number) for number in range(SINGLES))
-        each = [[file] for file in files[options.files :]]
+        values = sorted(single(position, number) for number in range(SINGLES))
+        item = [[file] for file in files[options.files :]]
         result = {
-            "one file until searchable, s": {"p50": median(one), "most": one[-1]},
-            "one file a request": many(at, pid, each, 8, lambda client, lot: client.put(lot[0])),
+            "one file until searchable, s": {"p50": median(values), "most": values[-1]},
+            "one file a request": many(position, pid, item, 8, lambda client, batch: client.put(batch[0])),
             "forms": many(
-                at, pid,
+                position, pid,
                 [files[start : start + IN_A_FORM] for start in range(0, options.files, IN_A_FORM)], 2, Client.send,
             ),
             "peers_measured_apart_files_per_s": {"LazyLLM": LAZYLLM_PER_S},

@@ -62,12 +62,12 @@ def passages(model: MiniLM) -> list[str]:
 
 def cpu_seconds(work: Callable[[], object]) -> float:
     """CPU time of this process; the best of several, because others' work can only make it slower."""
-    found = []
+    seconds = []
     for _ in range(REPEATS):
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return min(found)
+        seconds.append(time.process_time() - began)
+    return min(seconds)
 
 
 def flops(lengths: list[int]) -> float:
@@ -89,7 +89,7 @@ def opening_seconds() -> float:
     return statistics.median(float(run.stdout) for run in runs)
 
 
-def peer(texts: list[str], found: Any) -> dict[str, Any]:
+def peer(texts: list[str], result: Any) -> dict[str, Any]:
     """The same passages through sentence-transformers and torch."""
     if find_spec("sentence_transformers") is None:
         return {"sentence-transformers": "not installed"}
@@ -101,11 +101,11 @@ def peer(texts: list[str], found: Any) -> dict[str, Any]:
     model.max_seq_length = 256
     vectors = model.encode(texts, normalize_embeddings=True)
     seconds = cpu_seconds(lambda: model.encode(texts, normalize_embeddings=True))
-    one = cpu_seconds(lambda: [model.encode(["Who employed Carsten Olsen?"]) for _ in range(10)]) / 10
+    share = cpu_seconds(lambda: [model.encode(["Who employed Carsten Olsen?"]) for _ in range(10)]) / 10
     return {
         "passages_per_cpu_s": round(len(texts) / seconds, 1),
-        "query_cpu_ms": round(one * 1e3, 2),
-        "cosine_to_ours_min": float((vectors * found).sum(axis=1).min()),
+        "query_cpu_ms": round(share * 1e3, 2),
+        "cosine_to_ours_min": float((vectors * result).sum(axis=1).min()),
     }
 
 
@@ -115,7 +115,7 @@ def measured(with_peer: bool) -> dict[str, Any]:
     model = MiniLM()
     texts = passages(model)
     lengths = model.tokens(texts)
-    found = model.embed(texts, kind="passage")
+    vectors = model.embed(texts, kind="passage")
     oracle = Oracle(weights.find().tensors).embed([model.tokenizer.ids(text, model.window) for text in texts[:40]])
     seconds = cpu_seconds(lambda: model.embed(texts, kind="passage"))
     query = cpu_seconds(lambda: [model.embed(["Who employed Carsten Olsen?"], kind="query") for _ in range(20)]) / 20
@@ -130,10 +130,10 @@ def measured(with_peer: bool) -> dict[str, Any]:
         "opening_cpu_s": round(opening_seconds(), 3),
         "gflops": round(reached, 1),
         "gflops_of_a_numpy_product": round(product, 1),
-        "cosine_to_the_formulas": {"min": float((found[:40] * oracle).sum(axis=1).min()), "texts": 40},
+        "cosine_to_the_formulas": {"min": float((vectors[:40] * oracle).sum(axis=1).min()), "texts": 40},
         "reach": {"passages_per_cpu_s": 38, "cosine": 0.9999},
     }
-    return result | ({"peer": peer(texts, found)} if with_peer else {})
+    return result | ({"peer": peer(texts, vectors)} if with_peer else {})
 
 
 def main() -> None:

@@ -68,8 +68,8 @@ def share(random: Random, n: int) -> tuple[Floats, float]:
 
 def two_shares(random: Random, n: int) -> tuple[Floats, float]:
     """Two flows right or wrong on the same questions: both, one of them, none."""
-    both, ours, theirs = random.uniform(0.2, 0.6), random.uniform(0.05, 0.2), random.uniform(0.05, 0.2)
-    kind = random.choice(4, size=n, p=[both, ours, theirs, 1 - both - ours - theirs])
+    pair, ours, theirs = random.uniform(0.2, 0.6), random.uniform(0.05, 0.2), random.uniform(0.05, 0.2)
+    kind = random.choice(4, size=n, p=[pair, ours, theirs, 1 - pair - ours - theirs])
     return np.stack([kind <= 1, (kind == 0) | (kind == 2)], axis=1).astype(float), ours - theirs
 
 
@@ -81,8 +81,8 @@ def ranks(random: Random, n: int) -> tuple[Floats, float]:
 
 def overlaps(random: Random, n: int) -> tuple[Floats, float]:
     """F1 of words: none, all, or something between."""
-    drawn = random.random((n, 1))
-    return np.where(drawn < 0.3, 0.0, np.where(drawn < 0.6, 1.0, random.random((n, 1)))), 0.3 + 0.4 * 0.5
+    sample = random.random((n, 1))
+    return np.where(sample < 0.3, 0.0, np.where(sample < 0.6, 1.0, random.random((n, 1)))), 0.3 + 0.4 * 0.5
 
 
 def grades(random: Random, n: int) -> tuple[Floats, float]:
@@ -93,8 +93,8 @@ def grades(random: Random, n: int) -> tuple[Floats, float]:
 def two_overlaps(random: Random, n: int) -> tuple[Floats, float]:
     """F1 of two flows, of which one is better now and then, and the other sometimes."""
     theirs, _ = overlaps(random, n)
-    moved = np.where(random.random((n, 1)) < 0.5, random.uniform(-0.6, 1, (n, 1)), 0.0)
-    ours = 0.5 + (theirs - 0.5) / 2 + moved / 4
+    shifts = np.where(random.random((n, 1)) < 0.5, random.uniform(-0.6, 1, (n, 1)), 0.0)
+    ours = 0.5 + (theirs - 0.5) / 2 + shifts / 4
     return np.hstack([ours, 0.5 + (theirs - 0.5) / 2]), 0.5 * 0.2 / 4
 
 
@@ -114,8 +114,8 @@ def near_the_top(random: Random, n: int) -> tuple[Floats, float]:
 def one_in_ten_differs(random: Random, n: int) -> tuple[Floats, float]:
     """Two flows that give the same but for one question in ten."""
     theirs = np.full((n, 1), 0.5)
-    moved = np.where(random.random((n, 1)) < 0.1, random.uniform(-0.3, 0.5, (n, 1)), 0.0)
-    return np.hstack([theirs + moved, theirs]), 0.01
+    shifts = np.where(random.random((n, 1)) < 0.1, random.uniform(-0.3, 0.5, (n, 1)), 0.0)
+    return np.hstack([theirs + shifts, theirs]), 0.01
 
 
 def long_tail(random: Random, n: int) -> tuple[Floats, float]:
@@ -142,8 +142,8 @@ def abstained(random: Random, kept: float) -> Row:
 
 def risked(random: Random, kept: float) -> Row:
     """Eight in ten are answered."""
-    answered = random.random() < 0.8
-    return (float(answered), float(answered and random.random() < kept))
+    is_answered = random.random() < 0.8
+    return (float(is_answered), float(is_answered and random.random() < kept))
 
 
 def ordered(random: Random, kept: float) -> Row:
@@ -163,16 +163,16 @@ TOTALS: dict[str, tuple[SetMeasure, Callable[[Random, float], Row]]] = {
 def totals(name: str, n: int, experiments: int, paired: bool = False, seed: int = 0) -> float:
     """Percent of simulated experiments whose interval holds the total, or the difference of two, of all questions."""
     measure, row = TOTALS[name]
-    random, held = np.random.default_rng((seed, n)), 0
-    flows = [[row(random, kept) for _ in range(POOL)] for kept in ((0.8, 0.7) if paired else (0.8,))]
+    random, count = np.random.default_rng((seed, n)), 0
+    flows = [[row(random, value) for _ in range(POOL)] for value in ((0.8, 0.7) if paired else (0.8,))]
     wholes = [measure.total(rows) or 0.0 for rows in flows]
     truth = wholes[0] - wholes[1] if paired else wholes[0]
     for number in range(experiments):
-        drawn = random.integers(0, POOL, n).tolist()
-        found = drawn_totals(measure, [[rows[at] for at in drawn] for rows in flows], number)
-        interval = found.difference(0, 1) if paired else found.interval(0)
-        held += interval is None or interval.low <= truth <= interval.high
-    return round(100 * held / experiments, 1)
+        sample = random.integers(0, POOL, n).tolist()
+        new_totals = drawn_totals(measure, [[rows[position] for position in sample] for rows in flows], number)
+        interval = new_totals.difference(0, 1) if paired else new_totals.interval(0)
+        count += interval is None or interval.low <= truth <= interval.high
+    return round(100 * count / experiments, 1)
 
 
 def total_claims(name: str, n: int, experiments: int, seed: int = 0) -> float:
@@ -180,9 +180,9 @@ def total_claims(name: str, n: int, experiments: int, seed: int = 0) -> float:
     measure, row = TOTALS[name]
     random, claimed = np.random.default_rng((seed, n)), 0
     for number in range(experiments):
-        found = drawn_totals(measure, [[row(random, 0.8) for _ in range(n)] for _ in range(2)], number)
-        apart = found.difference(0, 1)
-        claimed += apart is not None and apart.excludes_zero and found.p(0, 1) < 0.05
+        found_totals = drawn_totals(measure, [[row(random, 0.8) for _ in range(n)] for _ in range(2)], number)
+        difference = found_totals.difference(0, 1)
+        claimed += difference is not None and difference.excludes_zero and found_totals.p(0, 1) < 0.05
     return round(100 * claimed / experiments, 1)
 
 
@@ -207,13 +207,13 @@ RANGES: dict[Draw, Range] = {long_tail: (0.0, math.inf)}
 
 def covered(draw: Draw, n: int, experiments: int, seed: int = 0) -> float:
     """Percent of simulated experiments whose interval holds the true number."""
-    random, held = np.random.default_rng((seed, n)), 0
+    random, count = np.random.default_rng((seed, n)), 0
     for number in range(experiments):
         scores, truth = draw(random, n)
         sample = Sample(scores, range=RANGES.get(draw, UNIT), resamples=RESAMPLES, seed=number)
-        found: Interval = sample.interval(0) if scores.shape[1] == 1 else sample.difference(0, 1)
-        held += found.low <= truth <= found.high
-    return round(100 * held / experiments, 1)
+        interval: Interval = sample.interval(0) if scores.shape[1] == 1 else sample.difference(0, 1)
+        count += interval.low <= truth <= interval.high
+    return round(100 * count / experiments, 1)
 
 
 def coverage(kinds: dict[str, tuple[Draw, ...]], experiments: int) -> dict[str, Any]:
@@ -225,20 +225,20 @@ def coverage(kinds: dict[str, tuple[Draw, ...]], experiments: int) -> dict[str, 
 
 def exact(shares: Floats) -> dict[str, Any]:
     """Percent that Wilson's interval holds, for true shares: mean, and least with the share where that is."""
-    found = {}
+    result = {}
     for n in SIZES:
         ends = [wilson(right, n) for right in range(n + 1)]
-        held = []
+        held_totals = []
         for p in shares.tolist():
             weights = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
-            held.append(sum(w for w, one in zip(weights, ends, strict=True) if one.low <= p <= one.high))
-        least = int(np.argmin(held))
-        found[str(n)] = {
-            "mean": percent(np.mean(held)),
-            "least": percent(held[least]),
-            "at": round(float(shares[least]), 4),
+            held_totals.append(sum(w for w, end in zip(weights, ends, strict=True) if end.low <= p <= end.high))
+        weakest = int(np.argmin(held_totals))
+        result[str(n)] = {
+            "mean": percent(np.mean(held_totals)),
+            "least": percent(held_totals[weakest]),
+            "at": round(float(shares[weakest]), 4),
         }
-    return found
+    return result
 
 
 def exact_pairs() -> dict[str, Any]:
@@ -250,14 +250,14 @@ def exact_pairs() -> dict[str, Any]:
 
 
 def tango_holds(n: int, ours: float, theirs: float) -> float:
-    held = 0.0
+    total = 0.0
     for b in range(n + 1):
         for c in range(n + 1 - b):
             weight = math.comb(n, b) * math.comb(n - b, c) * ours**b * theirs**c * (1 - ours - theirs) ** (n - b - c)
             if weight > 1e-7:
-                found = tango(b, c, n)
-                held += weight * (found.low - 1e-9 <= ours - theirs <= found.high + 1e-9)
-    return held
+                interval = tango(b, c, n)
+                total += weight * (interval.low - 1e-9 <= ours - theirs <= interval.high + 1e-9)
+    return total
 
 
 def percent(share: Any) -> float:
@@ -269,31 +269,34 @@ def claims(flows: int, n: int, corrections: Sequence[str], experiments: int, see
     random, claimed = np.random.default_rng((seed, flows, n)), Counter[str]()
     for number in range(experiments):
         p: list[float] = []
-        apart: list[bool] = []
+        differences: list[bool] = []
         for _ in range(5):
             hard = random.beta(2, 2, (n, 1))
             sample = Sample(0.7 * hard + 0.3 * random.beta(1, 1, (n, flows)), resamples=RESAMPLES, seed=number)
             for i in range(flows):
                 for j in range(i):
                     p.append(sample.p(i, j))
-                    apart.append(sample.difference(i, j).excludes_zero)
+                    differences.append(sample.difference(i, j).excludes_zero)
         for correction in corrections:
             adjusted = CORRECTIONS[correction](p)
-            claimed[correction] += any(one < 0.05 and far for one, far in zip(adjusted, apart, strict=True))
+            claimed[correction] += any(item < 0.05 and far for item, far in zip(adjusted, differences, strict=True))
     return {correction: round(100 * claimed[correction] / experiments, 1) for correction in corrections}
 
 
 def gated(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -> dict[str, float]:
     """Percent of gates with a tolerance of 0.05 that say each thing of a flow that is better by `shift` in truth."""
-    random, said = np.random.default_rng((seed, n, graded)), Counter[str]()
+    random, verdict_counts = np.random.default_rng((seed, n, graded)), Counter[str]()
     for number in range(experiments):
         then, now = (moved_grades if graded else moved_answers)(random, n, shift)
         sample = Sample(
             np.stack([then, now], axis=1), range=(-1, 1) if graded else UNIT, resamples=RESAMPLES, seed=number
         )
-        change, moved = sample.difference(1, 0), int((then != now).sum())
-        said[GateVerdict("R@1", None, None, change, sample.p(1, 0), 0.05, moved, 0, True).outcome] += 1
-    return {outcome: round(100 * said[outcome] / experiments, 1) for outcome in ("not worse", "undecided", "worse")}
+        change, change_count = sample.difference(1, 0), int((then != now).sum())
+        verdict_counts[GateVerdict("R@1", None, None, change, sample.p(1, 0), 0.05, change_count, 0, True).outcome] += 1
+    return {
+        outcome: round(100 * verdict_counts[outcome] / experiments, 1)
+        for outcome in ("not worse", "undecided", "worse")
+    }
 
 
 def moved_answers(random: Random, n: int, shift: float) -> tuple[Floats, Floats]:
@@ -306,8 +309,8 @@ def moved_answers(random: Random, n: int, shift: float) -> tuple[Floats, Floats]
 def moved_grades(random: Random, n: int, shift: float) -> tuple[Floats, Floats]:
     """A score that has all values, of which a third changed."""
     then = random.uniform(0.3, 0.7, n)
-    moved = np.where(random.random(n) < 1 / 3, random.uniform(-0.2, 0.2, n) + 3 * shift, 0.0)
-    return then, then + moved
+    shifts = np.where(random.random(n) < 1 / 3, random.uniform(-0.2, 0.2, n) + 3 * shift, 0.0)
+    return then, then + shifts
 
 
 def cpu_s(work: Callable[[], object], runs: int = 3) -> float:
@@ -397,11 +400,11 @@ def beside_by_hand() -> float:
 
 
 def again() -> float:
-    asked: list[str] = []
+    texts: list[str] = []
 
     @step
     def first(query: Query) -> Ranking:
-        asked.append(query.text)
+        texts.append(query.text)
         return Ranking(query, tuple(Hit(Node(f"p{(int(query.text) + i) % 7}", "text " * 50), 1.0) for i in range(10)))
 
     @step
@@ -415,10 +418,10 @@ def again() -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "again.experiment"
         experiment.run(path=path)
-        before = len(asked)
-        taken = cpu_s(lambda: experiment.run(path=path))
-        assert len(asked) == before
-    return taken
+        previous_count = len(texts)
+        seconds = cpu_s(lambda: experiment.run(path=path))
+        assert len(texts) == previous_count
+    return seconds
 
 
 HELD = "percent of 95 % intervals that hold the true number"
@@ -496,19 +499,19 @@ def main() -> None:
     parser.add_argument("--experiments", type=int, default=1000)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    kept = set(given.only) != set(PARTS) and given.out and given.out.exists()
-    result: dict[str, Any] = json.loads(given.out.read_text()) if kept else {}
-    result |= {"python": platform.python_version(), "experiments": given.experiments, "resamples": RESAMPLES}
-    for name in given.only:
+    options = parser.parse_args()
+    has_previous = set(options.only) != set(PARTS) and options.out and options.out.exists()
+    result: dict[str, Any] = json.loads(options.out.read_text()) if has_previous else {}
+    result |= {"python": platform.python_version(), "experiments": options.experiments, "resamples": RESAMPLES}
+    for name in options.only:
         began = time.process_time()
-        some = min(FEWER, given.experiments) if name == "totals" else given.experiments
-        found = PARTS[name](some)
+        experiment_count = min(FEWER, options.experiments) if name == "totals" else options.experiments
+        found_result = PARTS[name](experiment_count)
         took = {"cpu_s": round(time.process_time() - began, 1), "load": round(os.getloadavg()[1], 1)}
-        result["parts"] = result.get("parts", {}) | {name: {"experiments": some, **took}}
-        for title, numbers in found.items():
+        result["parts"] = result.get("parts", {}) | {name: {"experiments": experiment_count, **took}}
+        for title, numbers in found_result.items():
             result[title] = result.get(title, {}) | numbers
-    publish("experiments", result, given.out)
+    publish("experiments", result, options.out)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class Row:
 
 
 def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
-    extract, found = Extract(EMBEDDER), []
+    extract, results = Extract(EMBEDDER), []
     for first in range(0, len(items), 500):
         block = items[first : first + 500]
         rankings = [ranking.cut(extract.passages) for ranking in flow.batch([Query(item.question) for item in block])]  # type: ignore[union-attr]
@@ -78,27 +78,28 @@ def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
             lexical = clues(read.question, read.passages, extract.analyzer)
             embedded = clues(read.question, read.passages, extract.analyzer, likeness)
             passage = dict(item.meta)["passage_id"]
-            where = [
+            is_gold = [
                 node.document == passage
                 for node in read.ranking.nodes
                 for _ in read.passages[read.ranking.nodes.index(node)].sentences
             ]
             gold = [
-                here and any(a in text for a in item.answers) for here, text in zip(where, read.sentences, strict=True)
+                here and any(a in text for a in item.answers)
+                for here, text in zip(is_gold, read.sentences, strict=True)
             ]
             lengths = [count_words(sentence) for sentence in read.sentences]
-            found.append(
+            results.append(
                 Row(np.array(lexical), np.array(embedded), np.array(likeness), np.array(gold), np.array(lengths))
             )
-    return found
+    return results
 
 
 def fitted(features: Sequence[Floats], gold: Sequence[npt.NDArray[np.bool_]], steps: int = 400) -> Floats:
     """Weights that maximise Σ ln P(a sentence with the answer), by Adam; those in `BY_HAND` are not fitted."""
-    kept = [(x, y) for x, y in zip(features, gold, strict=True) if y.any()]
-    x, y = np.concatenate([x for x, _ in kept]), np.concatenate([y for _, y in kept]).astype(float)
-    sizes = np.array([len(rows) for rows, _ in kept])
-    starts, owner = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(kept)), sizes)
+    useful_rows = [(x, y) for x, y in zip(features, gold, strict=True) if y.any()]
+    x, y = np.concatenate([x for x, _ in useful_rows]), np.concatenate([y for _, y in useful_rows]).astype(float)
+    sizes = np.array([len(rows) for rows, _ in useful_rows])
+    starts, owner = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(useful_rows)), sizes)
     spread = x.std(axis=0)
     free = (spread > 0) & ~np.isin(Clues._fields, list(BY_HAND))
     z, w = x[:, free] / spread[free], np.zeros(int(free.sum()))
@@ -109,8 +110,13 @@ def fitted(features: Sequence[Floats], gold: Sequence[npt.NDArray[np.bool_]], st
         score = np.where(awake, z @ w + defines, -1e9)
         p = np.exp(score - np.maximum.reduceat(score, starts)[owner])
         p /= np.add.reduceat(p, starts)[owner]
-        held = p * y
-        slope = z.T @ (p - held / np.maximum(np.add.reduceat(held, starts), 1e-12)[owner]) / len(kept) + 1e-3 * w
+        weighted_gold = p * y
+        slope = (
+            z.T
+            @ (p - weighted_gold / np.maximum(np.add.reduceat(weighted_gold, starts), 1e-12)[owner])
+            / len(useful_rows)
+            + 1e-3 * w
+        )
         mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
         w -= 0.05 * mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
     weights = np.zeros(len(spread))
@@ -126,22 +132,22 @@ def shares(x: Floats, weights: Floats) -> Floats:
     return np.asarray(p / p.sum())
 
 
-def replies(found: Sequence[Row], weights: Floats, price: float) -> tuple[float, float]:
+def replies(found_rows: Sequence[Row], weights: Floats, price: float) -> tuple[float, float]:
     """Share of the replies with the answer, and their mean words, at a price of a word."""
     hits, words = 0, 0.0
-    for row in found:
+    for row in found_rows:
         p = shares(row.lexical if not weights[-1] else row.embedded, weights)
         chosen = (p > price * row.lengths) | (np.arange(len(p)) == p.argmax())
         hits, words = hits + bool(row.gold[chosen].any()), words + float(row.lengths[chosen].sum())
-    return hits / len(found), words / len(found)
+    return hits / len(found_rows), words / len(found_rows)
 
 
-def priced(found: Sequence[Row], weights: Floats, words: float) -> float:
+def priced(found_rows: Sequence[Row], weights: Floats, words: float) -> float:
     """The price of a word at which replies have so many words on average."""
     low, high = 1e-6, 0.5
     for _ in range(20):
         price = float(np.sqrt(low * high))
-        low, high = (price, high) if replies(found, weights, price)[1] > words else (low, price)
+        low, high = (price, high) if replies(found_rows, weights, price)[1] > words else (low, price)
     return high
 
 
@@ -155,10 +161,10 @@ def logistic(x: Floats, y: Floats, rounds: int = 25) -> Floats:
     return w
 
 
-def best_sentences(found: Sequence[Row], weights: Floats) -> Floats:
+def best_sentences(found_rows: Sequence[Row], weights: Floats) -> Floats:
     """`near`, `whole` and the cosine of the best sentence of each question."""
     near, whole = Clues._fields.index("near"), Clues._fields.index("whole")
-    picked = [(row, int(((row.lexical if not weights[-1] else row.embedded) @ weights).argmax())) for row in found]
+    picked = [(row, int(((row.lexical if not weights[-1] else row.embedded) @ weights).argmax())) for row in found_rows]
     return np.array([(row.lexical[best, near], row.lexical[best, whole], row.cosines[best]) for row, best in picked])
 
 
@@ -178,18 +184,19 @@ def fit(folder: Path) -> dict[str, Any]:
         for item in DataSet(str(DATA / name)).items():
             questions[str(dict(item.meta)["passage_id"])].append(item)
 
-    def of(part: DataSet, answerable: bool = True) -> list[Item]:
-        asked = [item for passage in part.passages() for item in questions[passage.id]]
-        return [item for item in asked if bool(item.answers) == answerable]
+    def select_items(part: DataSet, answerable: bool = True) -> list[Item]:
+        items = [item for passage in part.passages() for item in questions[passage.id]]
+        return [item for item in items if bool(item.answers) == answerable]
 
     flows = {part.name: searched(part, folder) for part in (*newwiki, *squad2)}
-    tuned = [row for part in (*newwiki[:3], squad2[0]) for row in rows(flows[part.name], of(part))]
-    checked = {part.name: rows(flows[part.name], of(part)) for part in (newwiki[3], squad2[1])}
-    answerable = rows(flows[squad2[0].name], of(squad2[0]))
+    tuned = [row for part in (*newwiki[:3], squad2[0]) for row in rows(flows[part.name], select_items(part))]
+    checked = {part.name: rows(flows[part.name], select_items(part)) for part in (newwiki[3], squad2[1])}
+    answerable = rows(flows[squad2[0].name], select_items(squad2[0]))
     foreign = rows(
-        flows[squad2[0].name], random.Random(0).sample(of(newwiki[0]), min(len(answerable), len(of(newwiki[0]))))
+        flows[squad2[0].name],
+        random.Random(0).sample(select_items(newwiki[0]), min(len(answerable), len(select_items(newwiki[0])))),
     )
-    unanswerable = rows(flows[squad2[0].name], of(squad2[0], answerable=False))
+    unanswerable = rows(flows[squad2[0].name], select_items(squad2[0], answerable=False))
     result: dict[str, Any] = {
         "tuned_questions": len(tuned),
         "checked_questions": {k: len(v) for k, v in checked.items()},

@@ -42,12 +42,15 @@ ALWAYS, NEVER = sys.maxsize, -1
 
 def timed(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed | None, rounds: int) -> dict[str, float]:
     """CPU-ms of a question: median and 95 % quantile."""
-    least = [float("inf")] * len(questions)
-    for at in list(range(len(questions))) * rounds:
+    best_seconds = [float("inf")] * len(questions)
+    for place in list(range(len(questions))) * rounds:
         began = time.thread_time()
-        index.search(questions[at], TOP_K, None, allowed)
-        least[at] = min(least[at], (time.thread_time() - began) * 1e3)
-    return {"p50": round(statistics.median(least), 3), "p95": round(statistics.quantiles(least, n=20)[-1], 3)}
+        index.search(questions[place], TOP_K, None, allowed)
+        best_seconds[place] = min(best_seconds[place], (time.thread_time() - began) * 1e3)
+    return {
+        "p50": round(statistics.median(best_seconds), 3),
+        "p95": round(statistics.quantiles(best_seconds, n=20)[-1], 3),
+    }
 
 
 def forced(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed, *, only: bool) -> dict[str, float]:
@@ -61,44 +64,46 @@ def forced(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed, *
 
 
 def recall(index: lexical.Lexical, rankings: dict[str, list[tuple[int, float]]], allowed: Allowed) -> float:
-    held = right = 0
+    count = right = 0
     for question, ranking in rankings.items():
         left = allowed.holds([key for key, _ in ranking])
-        best = {ranking[at][0] for at in np.flatnonzero(left)[:TOP_K]}
-        held += len(best & dict(index.search(question, TOP_K, None, allowed)).keys())
+        best = {ranking[position][0] for position in np.flatnonzero(left)[:TOP_K]}
+        count += len(best & dict(index.search(question, TOP_K, None, allowed)).keys())
         right += len(best)
-    return round(held / max(right, 1), 4)
+    return round(count / max(right, 1), 4)
 
 
 def masks(labels: Any, vectors: Any) -> dict[str, Any]:
     draw, count, likeness = np.random.default_rng(0), len(labels), vectors @ vectors[5]
-    found = {f"random {share:.1%}": draw.random(count) < share for share in SHARES}
-    found |= {f"data set {name}": labels == name for name in ("pubmedqa", "policy_qa", "xquad_en", "cranfield")}
-    return found | {f"topic {share:.1%}": likeness >= np.sort(likeness)[-int(share * count)] for share in TOPICS}
+    masks_by_name = {f"random {share:.1%}": draw.random(count) < share for share in SHARES}
+    masks_by_name |= {f"data set {name}": labels == name for name in ("pubmedqa", "policy_qa", "xquad_en", "cranfield")}
+    return masks_by_name | {
+        f"topic {share:.1%}": likeness >= np.sort(likeness)[-int(share * count)] for share in TOPICS
+    }
 
 
 def measured(folder: Path, count: int, rounds: int) -> dict[str, Any]:
     pairs = sentences.distinct(count)
     vectors = sentences.vectors([sentence for sentence, _ in pairs], "sentences")
     order = np.argsort([sentences.NAMES.index(name) for _, name in pairs], kind="stable")
-    pairs, vectors = [pairs[at] for at in order], vectors[order]
+    pairs, vectors = [pairs[position] for position in order], vectors[order]
     freeze(folder / "index", None, (), ((key, text) for key, (text, _) in enumerate(pairs)), Analyzer())
     index = lexical.Lexical(folder / "index", Analyzer())
     keys, questions = np.arange(len(pairs), dtype=np.int64), sentences.questions(ASKED)
     rankings = {question: index.search(question, len(pairs)) for question in questions[::4]}
-    found: dict[str, Any] = {"nothing filtered": {"as it is": timed(index, questions, None, rounds)}}
+    seconds_by_filter: dict[str, Any] = {"nothing filtered": {"as it is": timed(index, questions, None, rounds)}}
     for name, mask in masks(np.array([label for _, label in pairs]), vectors).items():
         allowed = Allowed(keys, mask)
-        usual, held = timed(index, questions, allowed, rounds), recall(index, rankings, allowed)
-        found[name] = {
+        usual, value = timed(index, questions, allowed, rounds), recall(index, rankings, allowed)
+        seconds_by_filter[name] = {
             "allowed": allowed.count,
             "as it is": usual,
             "asked for these only": forced(index, questions, allowed, only=True),
             "passed over": forced(index, questions, allowed, only=False),
-            "recall": held,
+            "recall": value,
         }
-        print(name, found[name], flush=True)
-    return {"count": len(pairs), "few": lexical.FEW, "runs": lexical.RUNS, "cpu_ms": found}
+        print(name, seconds_by_filter[name], flush=True)
+    return {"count": len(pairs), "few": lexical.FEW, "runs": lexical.RUNS, "cpu_ms": seconds_by_filter}
 
 
 def main() -> None:
@@ -106,10 +111,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = {"python": platform.python_version()} | measured(Path(folder), given.count, given.rounds)
-    publish("filters", result, given.out)
+        result = {"python": platform.python_version()} | measured(Path(folder), options.count, options.rounds)
+    publish("filters", result, options.out)
 
 
 if __name__ == "__main__":

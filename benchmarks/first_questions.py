@@ -65,8 +65,8 @@ class Drawn(Value):
         return self.name
 
     def embed(self, texts: Sequence[str], *, kind: str) -> Any:
-        drawn = [np.random.default_rng(crc32(text.encode())).standard_normal(DIMENSION) for text in texts]
-        return (np.stack(drawn) / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+        samples = [np.random.default_rng(crc32(text.encode())).standard_normal(DIMENSION) for text in texts]
+        return (np.stack(samples) / np.linalg.norm(samples, axis=1, keepdims=True)).astype(np.float32)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text) // 4 for text in texts]
@@ -115,15 +115,15 @@ def after_publications(store: Path, rounds: int) -> dict[str, float]:
 def in_turn(ways: Mapping[str, Callable[[str], object]]) -> dict[str, float]:
     """CPU-ms of a question in each way: the median over all questions of the least of some rounds."""
     questions = [text(-1_000 - number) for number in range(ASKED)]
-    least: dict[str, list[float]] = {name: [float("inf")] * ASKED for name in ways}
+    minimum: dict[str, list[float]] = {name: [float("inf")] * ASKED for name in ways}
     with Run():
         for way in ways.values():
             way("What is opened first?")
         for number in list(range(ASKED)) * ROUNDS:
             for name, way in ways.items():
-                taken = cpu_ms(lambda: way(questions[number]))  # noqa: B023
-                least[name][number] = min(least[name][number], taken)
-    return {name: statistics.median(taken) for name, taken in least.items()}
+                value = cpu_ms(lambda: way(questions[number]))  # noqa: B023
+                minimum[name][number] = min(minimum[name][number], value)
+    return {name: statistics.median(value) for name, value in minimum.items()}
 
 
 def asked(flow: Callable[[Query], object]) -> Callable[[str], object]:
@@ -132,11 +132,11 @@ def asked(flow: Callable[[Query], object]) -> Callable[[str], object]:
 
 def hybrid_and_arms(store: Path) -> dict[str, float]:
     group = Corpus(str(store)).group()
-    both = hybrid(group, Drawn())
-    flows = {"hybrid": both, "words": both.steps[0].arms[0], "meaning": both.steps[0].arms[1]}  # type: ignore[attr-defined]
-    found = in_turn({name: asked(flow) for name, flow in flows.items()})
-    share = found["hybrid"] / (found["words"] + found["meaning"])
-    return {name: round(taken, 2) for name, taken in found.items()} | {"hybrid to the sum of its arms": round(share, 2)}
+    paired_flow = hybrid(group, Drawn())
+    flows = {"hybrid": paired_flow, "words": paired_flow.steps[0].arms[0], "meaning": paired_flow.steps[0].arms[1]}  # type: ignore[attr-defined]
+    data = in_turn({name: asked(flow) for name, flow in flows.items()})
+    share = data["hybrid"] / (data["words"] + data["meaning"])
+    return {name: round(row, 2) for name, row in data.items()} | {"hybrid to the sum of its arms": round(share, 2)}
 
 
 def bare_index(folder: str, count: int) -> tuple[tantivy.Index, tantivy.Query]:
@@ -145,8 +145,8 @@ def bare_index(folder: str, count: int) -> tuple[tantivy.Index, tantivy.Query]:
     index = tantivy.Index(builder.add_integer_field("drawn", indexed=True).build(), folder)
     writer = index.writer(num_threads=1)
     for number in range(count):
-        drawn = metadata(f"{number:06}.txt")["drawn"]
-        writer.add_document(tantivy.Document(body=text(number), drawn=drawn))
+        drawn_value = metadata(f"{number:06}.txt")["drawn"]
+        writer.add_document(tantivy.Document(body=text(number), drawn=drawn_value))
     writer.commit()
     writer.wait_merging_threads()
     index.reload()
@@ -165,9 +165,9 @@ def filtered(store: Path, count: int) -> dict[str, float]:
             query = index.parse_query("".join(filter(lambda c: c.isalnum() or c == " ", text)), ["body"])
             return searcher.search(tantivy.Query.boolean_query([(must, query), (must, only)]), 10).hits
 
-        found = in_turn({"words with a 1 % filter": asked(words), "bare tantivy": bare})
-    ratio = found["words with a 1 % filter"] / found["bare tantivy"]
-    return {name: round(taken, 3) for name, taken in found.items()} | {"1 % filter, times tantivy": round(ratio, 2)}
+        data = in_turn({"words with a 1 % filter": asked(words), "bare tantivy": bare})
+    ratio = data["words with a 1 % filter"] / data["bare tantivy"]
+    return {name: round(row, 3) for name, row in data.items()} | {"1 % filter, times tantivy": round(ratio, 2)}
 
 
 def first_filter(store: Path) -> float:
@@ -198,27 +198,27 @@ def main() -> None:
     parser.add_argument("--store", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     parts: dict[str, Callable[[Path], Any]] = {
         "filter": first_filter,
         "hybrid": hybrid_and_arms,
-        "filtered": lambda store: filtered(store, given.count),
-        "publications": lambda store: after_publications(store, given.rounds),
+        "filtered": lambda store: filtered(store, options.count),
+        "publications": lambda store: after_publications(store, options.rounds),
     }
-    if given.part:
-        print(json.dumps(parts[given.part[0]](Path(given.part[1]))))
+    if options.part:
+        print(json.dumps(parts[options.part[0]](Path(options.part[1]))))
         return
     with tempfile.TemporaryDirectory() as place:
-        store = given.store or Path(place, "all.spolia")
+        store = options.store or Path(place, "all.spolia")
         if not store.exists():
-            add_texts(Corpus(str(store)), {f"{number:06}.txt": text(number) for number in range(given.count)}, **HOW)
-        found = {part: in_process(part, store, given.rounds, given.count) for part in parts}
+            add_texts(Corpus(str(store)), {f"{number:06}.txt": text(number) for number in range(options.count)}, **HOW)
+        data = {part: in_process(part, store, options.rounds, options.count) for part in parts}
         result = {
-            "count": given.count,
-            "cpu_ms": found["publications"] | {"first filter": found["filter"]} | found["filtered"] | found["hybrid"],
+            "count": options.count,
+            "cpu_ms": data["publications"] | {"first filter": data["filter"]} | data["filtered"] | data["hybrid"],
             "publications of a first index of 5,000 files": publications(Path(place)),
         }
-    publish("first_questions", result, given.out)
+    publish("first_questions", result, options.out)
 
 
 if __name__ == "__main__":

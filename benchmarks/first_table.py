@@ -74,22 +74,22 @@ def always_yes(query: Query) -> Answer:
     return Answer("yes")
 
 
-def measured(name: str, kept: Path) -> dict[str, Any]:
+def measured(name: str, path: Path) -> dict[str, Any]:
     """Everything about one data set, as plain data."""
     data, embedder = DataSet(str(DATA / name)), MiniLM()
     items = _items(data)
     chunks = index_passages(data, embedder)
     flows = _flows(name, data, chunks, embedder)
     measures = RETRIEVAL + (", full@2, full@5, full@10" if name in MULTI_HOP else "")
-    with Runs(kept / "runs.db") as runs, Run(cache=runs.cache) as run:
-        found = _asked(name, flows, items, measures, run, kept, name in CHOSEN_ON)
-        answers = _answers(name, flows, items, run, kept, embedder)
+    with Runs(path / "runs.db") as runs, Run(cache=runs.cache) as run:
+        report = _asked(name, flows, items, measures, run, path, name in CHOSEN_ON)
+        answers = _answers(name, flows, items, run, path, embedder)
     return {
         "data": name,
         "passages": dict(chunks.corpus.snapshot().stats().nodes)[chunks.name],
-        "n": found.n,
+        "n": report.n,
         "default_is": choose(chunks, embedder)[1],
-        "retrieval": _plain(found),
+        "retrieval": _plain(report),
         "answers": answers,
     }
 
@@ -101,9 +101,9 @@ def _items(data: DataSet) -> Sequence[Item]:
         for passage in data.passages():
             papers.setdefault(dict(passage.meta).get("paper"), []).append(passage.id)
     gold = {item.id: item.gold or _any(papers.get(dict(item.meta).get("paper"))) for item in data.items()}
-    asked = [item.but(gold=gold[item.id]) for item in data.items() if gold[item.id] and item.question.strip()]
-    drawn = set(random.Random(SEED).sample(range(len(asked)), min(QUESTIONS, len(asked))))
-    return [item for number, item in enumerate(asked) if number in drawn]
+    items = [item.but(gold=gold[item.id]) for item in data.items() if gold[item.id] and item.question.strip()]
+    samples = set(random.Random(SEED).sample(range(len(items)), min(QUESTIONS, len(items))))
+    return [item for number, item in enumerate(items) if number in samples]
 
 
 def _any(passages: Sequence[str] | None) -> tuple[tuple[str, ...], ...]:
@@ -126,13 +126,16 @@ def _unmarked(data: DataSet) -> Operator[Query, Any]:
     """Pairs of characters that no mark stands between."""
     folder = cache_folder() / "unmarked" / data.name
     folder.mkdir(parents=True, exist_ok=True)
-    rows = ({"id": one.id, "title": no_marks(one.title), "text": no_marks(one.text)} for one in data.passages())
+    rows = (
+        {"id": passage.id, "title": no_marks(passage.title), "text": no_marks(passage.text)}
+        for passage in data.passages()
+    )
     (folder / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return without_marks >> bm25(index_passages(DataSet(str(folder)), analyzer=PAIRS), top_k=PLACES)
 
 
 def no_marks(text: str) -> str:
-    return "".join(" " if unicodedata.category(one) == "Mn" else one for one in text)
+    return "".join(" " if unicodedata.category(item) == "Mn" else item for item in text)
 
 
 @step
@@ -146,40 +149,40 @@ def _asked(
     items: Sequence[Item],
     measures: str,
     run: Run,
-    kept: Path,
+    path: Path,
     chosen: bool,
 ) -> Report:
     """The report; where a flow was chosen or fitted on the set, it says that its numbers are too good."""
     tuned = ALL_PARTS if chosen else ()
     experiment = Experiment(flows, items, parse_measures(measures), data=name, tuned_on=tuned, overlap=True)
-    return experiment.run(run=run, path=kept)
+    return experiment.run(run=run, path=path)
 
 
 def _answers(
-    name: str, flows: Mapping[str, Operator[Query, Any]], items: Sequence[Item], run: Run, kept: Path, embedder: MiniLM
+    name: str, flows: Mapping[str, Operator[Query, Any]], items: Sequence[Item], run: Run, path: Path, embedder: MiniLM
 ) -> dict[str, Any] | None:
     """Answers quoted from what the flows find; no model writes any, so yes or no is never said but by `always yes`."""
     if name not in ANSWERS:
         return None
-    drawn = set(random.Random(SEED).sample([item.id for item in items], ANSWERED))
-    few = items if name == "pubmedqa" else [item for item in items if item.id in drawn]
+    samples = set(random.Random(SEED).sample([item.id for item in items], ANSWERED))
+    few = items if name == "pubmedqa" else [item for item in items if item.id in samples]
     answering = {"bm25 > quotes": flows["bm25"] >> Extract()}
     if name == "pubmedqa":
         answering["always yes"] = always_yes
     else:
         answering["hybrid > quotes"] = flows["hybrid"] >> Extract(embedder)
         answering["bm25 > one sentence"] = flows["bm25"] >> Extract(words=1)
-    return _plain(_asked(name, answering, few, ANSWERS[name], run, kept, name in FITTED_ON))
+    return _plain(_asked(name, answering, few, ANSWERS[name], run, path, name in FITTED_ON))
 
 
-def _plain(found: Report) -> dict[str, Any]:
+def _plain(report: Report) -> dict[str, Any]:
     """Numbers and verdicts, without what no table shows."""
     return {
-        "n": found.n,
-        "flows": {one.flow: one.json()["measures"] for one in found.flows},
-        "failures": {one.flow: len(one.failures) for one in found.flows if one.failures},
-        "verdicts": [one.json() for one in found.comparisons],
-        "chosen_on": found.tuned_count > 0,
+        "n": report.n,
+        "flows": {item.flow: item.json()["measures"] for item in report.flows},
+        "failures": {item.flow: len(item.failures) for item in report.flows if item.failures},
+        "verdicts": [item.json() for item in report.comparisons],
+        "chosen_on": report.tuned_count > 0,
     }
 
 
@@ -189,17 +192,17 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=cache_folder() / "first_table")
     parser.add_argument("--again", action="store_true", help="measure every set, whatever the file has")
     parser.add_argument("sets", nargs="*", metavar="SET")
-    given = parser.parse_args()
-    given.kept.mkdir(parents=True, exist_ok=True)
-    rows = json.loads(given.out.read_text())["sets"] if given.out.exists() and not given.again else {}
-    for name in given.sets or [name for name in SETS if name not in rows]:
+    options = parser.parse_args()
+    options.kept.mkdir(parents=True, exist_ok=True)
+    rows = json.loads(options.out.read_text())["sets"] if options.out.exists() and not options.again else {}
+    for name in options.sets or [name for name in SETS if name not in rows]:
         started = time.process_time()
-        rows[name] = measured(name, given.kept)
+        rows[name] = measured(name, options.kept)
         print(f"{name}: {rows[name]['n']} questions, {time.process_time() - started:.1f} CPU-s", flush=True)
-        kept = {name: rows[name] for name in SETS if name in rows}
-        found = {"seed": SEED, "questions": QUESTIONS, "machine": machine(), "sets": kept}
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
-    (HERE.parent / "benchmarks" / "results" / "first_table.md").write_text(page(json.loads(given.out.read_text())))
+        kept_rows = {name: rows[name] for name in SETS if name in rows}
+        table = {"seed": SEED, "questions": QUESTIONS, "machine": machine(), "sets": kept_rows}
+        options.out.write_text(json.dumps(table, indent=1) + "\n")
+    (HERE.parent / "benchmarks" / "results" / "first_table.md").write_text(page(json.loads(options.out.read_text())))
 
 
 if __name__ == "__main__":

@@ -45,12 +45,12 @@ SHOWN = ("nDCG@10", "R@1", "R@5", "R@10", "MRR")
 Row = Mapping[str, Any]
 
 
-def page(found: Row) -> str:
+def page(row: Row) -> str:
     """The page."""
-    sets: Mapping[str, Row] = found["sets"]
+    sets: Mapping[str, Row] = row["sets"]
     parts = [
         "# A first table",
-        INTRODUCTION.format(questions=f"{found['questions']:,}", seed=found["seed"], sets=len(sets)),
+        INTRODUCTION.format(questions=f"{row['questions']:,}", seed=row["seed"], sets=len(sets)),
         "## Retrieval",
         table(("set", "passages", "n", "flow", *SHOWN), scores(sets)),
         "\n".join([NOTES, *(f"`{flow}` {BESIDE[flow]}" for flow in BESIDE if _measured(sets, flow)), "", CHOSEN]),
@@ -87,17 +87,27 @@ def scores(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
     for name, row in sets.items():
         mark = " †" if row["retrieval"]["chosen_on"] else ""
         for flow, measures in row["retrieval"]["flows"].items():
-            told = f"**{flow}**" if row["default_is"].startswith(f"{flow}:") else flow
-            yield name + mark, f"{row['passages']:,}", f"{row['n']:,}", told, *(_cell(measures[one]) for one in SHOWN)
+            message = f"**{flow}**" if row["default_is"].startswith(f"{flow}:") else flow
+            yield (
+                name + mark,
+                f"{row['passages']:,}",
+                f"{row['n']:,}",
+                message,
+                *(_cell(measures[item]) for item in SHOWN),
+            )
 
 
 def verdicts(sets: Mapping[str, Row], part: str, *measures: str) -> Iterator[Sequence[str]]:
     """What is said of each pair that matters, on the first of the measures that a set has."""
     for name, row in sets.items():
-        found = row[part]["verdicts"] if row[part] else ()
-        said = [one["verdict"] for one in found if one["measure"] in measures and _matters(*_pair(one))]
-        if said:
-            yield name, "<br>".join(said)
+        new_verdicts = row[part]["verdicts"] if row[part] else ()
+        verdict_texts = [
+            new_verdict["verdict"]
+            for new_verdict in new_verdicts
+            if new_verdict["measure"] in measures and _matters(*_pair(new_verdict))
+        ]
+        if verdict_texts:
+            yield name, "<br>".join(verdict_texts)
 
 
 def agreements(
@@ -110,16 +120,22 @@ def agreements(
         for flow, reference in references.get(name, {}).items():
             if flow not in flows:
                 continue
-            ours = [flows[flow][one] for one in ks]
-            apart = [not agrees(one, told, _drawn(row)) for one, told in zip(ours, reference, strict=True)]
-            cells = [_cell(one) + (" ≠" if other else "") for one, other in zip(ours, apart, strict=True)]
-            told = " / ".join(f"{one:.1f}" for one in reference)
-            yield name, flow, *cells, told, why(flow, row, ks, reference) if any(apart) else "yes"
+            ours = [flows[flow][item] for item in ks]
+            disagreements = [
+                not agrees(item, reference_row, _drawn(row))
+                for item, reference_row in zip(ours, reference, strict=True)
+            ]
+            cells = [
+                _cell(item) + (" ≠" if other_disagreement else "")
+                for item, other_disagreement in zip(ours, disagreements, strict=True)
+            ]
+            reference_row = " / ".join(f"{item:.1f}" for item in reference)
+            yield name, flow, *cells, reference_row, why(flow, row, ks, reference) if any(disagreements) else "yes"
 
 
-def agrees(ours: Row, reference: float, drawn: bool) -> bool:
+def agrees(ours: Row, reference: float, is_drawn: bool) -> bool:
     """Whether the reference lies in our interval; in one √2 as wide where both are draws of a larger set."""
-    wider = OTHER_DRAW if drawn else 1.0
+    wider = OTHER_DRAW if is_drawn else 1.0
     mean, low, high = (100 * ours[end] for end in ("mean", "low", "high"))
     return mean - wider * (mean - low) - 0.05 <= reference <= mean + wider * (high - mean) + 0.05
 
@@ -129,12 +145,12 @@ def why(flow: str, row: Row, ks: Sequence[str], reference: Sequence[float]) -> s
     flows = row["retrieval"]["flows"]
     if not flow.startswith("bm25") or PLAIN not in flows:
         return "no; why is not measured"
-    plain = [flows[PLAIN][one] for one in ks]
-    told = " / ".join(f"{100 * one['mean']:.1f}" for one in plain)
-    same = all(agrees(one, other, _drawn(row)) for one, other in zip(plain, reference, strict=True))
+    plain = [flows[PLAIN][text] for text in ks]
+    message = " / ".join(f"{100 * text['mean']:.1f}" for text in plain)
+    same = all(agrees(text, other_value, _drawn(row)) for text, other_value in zip(plain, reference, strict=True))
     if same:
-        return f"no: how terms are made; `{PLAIN}` has {told}, which agrees"
-    return f"no; how terms are made does not explain all of it: `{PLAIN}` has {told}"
+        return f"no: how terms are made; `{PLAIN}` has {message}, which agrees"
+    return f"no; how terms are made does not explain all of it: `{PLAIN}` has {message}"
 
 
 def left_out(sets: Mapping[str, Row]) -> Iterator[str]:
@@ -146,16 +162,16 @@ def left_out(sets: Mapping[str, Row]) -> Iterator[str]:
 def unknown(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
     """Sets whose language the embedder does not know, and why the flow `default` says so."""
     for name, row in sets.items():
-        flow, _, told = row["default_is"].partition(": ")
+        flow, _, message = row["default_is"].partition(": ")
         if flow == "bm25":
-            yield name, told
+            yield name, message
 
 
 def answers(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
     """Answers quoted from passages."""
     for name, row in sets.items():
         for flow, measures in (row["answers"] or {"flows": {}})["flows"].items():
-            cells = [_cell(measures[one]) if one in measures else "" for one in ("EM", "F1", "Acc")]
+            cells = [_cell(measures[text]) if text in measures else "" for text in ("EM", "F1", "Acc")]
             yield name + (" †" if row["answers"]["chosen_on"] else ""), f"{row['answers']['n']:,}", flow, *cells
 
 
@@ -176,7 +192,7 @@ def _matters(ours: str, theirs: str) -> bool:
     """Each flow against bm25 (or what quotes from it), and hybrid against rank fusion."""
     pair = {ours, theirs}
     return pair.isdisjoint(BESIDE) and (
-        pair == {"hybrid", "rank fusion"} or any(one.startswith("bm25") for one in pair)
+        pair == {"hybrid", "rank fusion"} or any(text.startswith("bm25") for text in pair)
     )
 
 

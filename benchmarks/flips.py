@@ -80,22 +80,22 @@ def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="spolia-", dir=memory) as name:
         folder = Path(name)
-        before = apart(lambda: made(folder, ahead=ahead))["answers"]
+        previous_answers = apart(lambda: made(folder, ahead=ahead))["answers"]
         pattern = "corpus.db-wal" if ahead else "*"
         files = [path for path in (folder / "whole.spolia").rglob(pattern) if path.is_file() and path.stat().st_size]
         files.sort()
         kinds: dict[object, list[Path]] = {}
         for file in files:
             kinds.setdefault(kind_of(file.relative_to(folder / "whole.spolia").as_posix()), []).append(file)
-        drawn, rows = random.Random(seed), []
+        generator, rows = random.Random(seed), []
         for number in range(flips):
-            (path,) = drawn.choices(files, [path.stat().st_size for path in files])
+            (path,) = generator.choices(files, [path.stat().st_size for path in files])
             if number % 2:
-                kind = drawn.choice(list(kinds))
-                path = drawn.choice(kinds[kind])
-            place, change = drawn.randrange(path.stat().st_size), drawn.randrange(1, 256)
+                kind = generator.choice(list(kinds))
+                path = generator.choice(kinds[kind])
+            place, change = generator.randrange(path.stat().st_size), generator.randrange(1, 256)
             inside = path.relative_to(folder / "whole.spolia")
-            row = apart(lambda: tried(folder, inside, place, change, before))  # noqa: B023
+            row = apart(lambda: tried(folder, inside, place, change, previous_answers))  # noqa: B023
             rows.append({"flip": number, "file": str(inside), "place": place, "change": change, **row})
             if row.get("wrong"):
                 print(json.dumps(rows[-1])[:600], flush=True)
@@ -105,13 +105,13 @@ def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
 def flipped_elsewhere(flips: int, seed: int) -> dict[str, Any]:
     """What becomes of so many flips in files outside stores, drawn evenly from their kinds."""
     with tempfile.TemporaryDirectory(prefix="spolia-") as name:
-        folder, drawn, rows = Path(name), random.Random(seed), list[dict[str, Any]]()
+        folder, generator, rows = Path(name), random.Random(seed), list[dict[str, Any]]()
         apart(lambda: made(folder, ahead=False) and {})
         apart(lambda: make_other_files(folder / "whole", Corpus(folder / "whole.spolia")) or {})
         files = sorted(path for path in (folder / "whole").rglob("*") if path.is_file() and path.stat().st_size)
         for number in range(flips):
-            path = drawn.choice(files)
-            place, change = drawn.randrange(path.stat().st_size), drawn.randrange(1, 256)
+            path = generator.choice(files)
+            place, change = generator.randrange(path.stat().st_size), generator.randrange(1, 256)
             row = apart(lambda: tried_elsewhere(path, folder / "tried", place, change))  # noqa: B023
             rows.append({"flip": number, "file": path.name, "place": place, "change": change, **row})
             if row["wrong"]:
@@ -131,18 +131,18 @@ def tried_elsewhere(source: Path, tried: Path, place: int, change: int) -> dict[
     whole = repr(read_other(file))
     content[place] ^= change
     file.write_bytes(content)
-    seen, said, wrong = bool(list(damaged_elsewhere(file))), "", []
+    is_noticed, message, wrong = bool(list(damaged_elsewhere(file))), "", []
     try:
-        said = repr(read_other(file))
+        message = repr(read_other(file))
     except SpoliaError:
         pass  # an error that names the damage
     except Exception:
         wrong.append("raw")
-    if said != whole and not seen:
+    if message != whole and not is_noticed:
         wrong.append("unseen")
     if not any(path.read_bytes() == content for path in folder.rglob("*") if path.is_file()):
         wrong.append("lost")
-    return {"seen": seen, "wrong": wrong}
+    return {"seen": is_noticed, "wrong": wrong}
 
 
 def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "died": sum("died" in row.get("wrong", ()) for row in rows),
         "what": wrong[:20],
         "lost": [
-            {"file": row["file"], "left": [_FOLDER.sub("", said) for said in row["left"]]}
+            {"file": row["file"], "left": [_FOLDER.sub("", message) for message in row["left"]]}
             for row in rows
             if row.get("without_remedy")
         ],
@@ -172,24 +172,24 @@ def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         os.close(reading)
         signal.alarm(SECONDS)
         try:
-            said = work()
+            outcome = work()
         except BaseException:
-            said = {"wrong": ["died"], "error": traceback.format_exc()[-1500:]}
+            outcome = {"wrong": ["died"], "error": traceback.format_exc()[-1500:]}
         with os.fdopen(writing, "w") as pipe:
-            json.dump(said, pipe)
+            json.dump(outcome, pipe)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         text = pipe.read()
     _, status = os.waitpid(pid, 0)
-    found: dict[str, Any] = json.loads(text) if text else {"wrong": ["died"], "error": f"status {status}"}
-    return found
+    data: dict[str, Any] = json.loads(text) if text else {"wrong": ["died"], "error": f"status {status}"}
+    return data
 
 
 def made(folder: Path, *, ahead: bool) -> dict[str, Any]:
-    notes, drawn, words = folder / "notes", random.Random(3), WORDS.split()
+    notes, generator, words = folder / "notes", random.Random(3), WORDS.split()
     for number in range(24):
-        lines = [" ".join(drawn.choices(words, k=12)).capitalize() + "." for _ in range(6)]
+        lines = [" ".join(generator.choices(words, k=12)).capitalize() + "." for _ in range(6)]
         path = notes / ("secret" if number % 8 == 0 else "open") / f"{number}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# Note {number}\n\n" + "\n\n".join(lines))
@@ -198,14 +198,14 @@ def made(folder: Path, *, ahead: bool) -> dict[str, Any]:
     access = lambda uri: ("ann",) if uri.startswith("secret/") else ()  # noqa: E731
     sync(notes, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence"), *groups], access=access)
     make_service_files(corpus)
-    found = answers(corpus)
+    found_answers = answers(corpus)
     if not ahead:
         forget(corpus.backend)
         gc.collect()
         for path in (folder / "whole.spolia").glob("*.db"):
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return {"answers": found}
+    return {"answers": found_answers}
 
 
 def groups_of(corpus: Corpus) -> list[NodeGroup]:
@@ -216,22 +216,24 @@ def groups_of(corpus: Corpus) -> list[NodeGroup]:
 
 def answers(corpus: Corpus) -> list[Any]:
     """What is found, with texts, places and scores."""
-    snapshot, found = corpus.latest(), list[Any]()
+    snapshot, found_results = corpus.latest(), list[Any]()
     small = Between("file_size", at_most=450)
-    for who in (frozenset(), frozenset({"ann"})):
-        found.append([repr(document) for document in snapshot.documents(who)])
+    for principals in (frozenset(), frozenset({"ann"})):
+        found_results.append([repr(document) for document in snapshot.documents(principals)])
         for group in ("chunk", "sentence", "near"):
-            found.append([repr(node) for node in snapshot.all_nodes(group, who)])
+            found_results.append([repr(node) for node in snapshot.all_nodes(group, principals)])
         for question in QUESTIONS:
             vectors = EMBEDDER.embed([question], kind="query")
             hits = [
-                snapshot.search("chunk", question, 5, who),
-                snapshot.search("sentence", question, 5, who, small),
-                snapshot.nearest_batch("chunk", EMBEDDER.name, vectors, 5, who)[0],
-                snapshot.nearest_batch("near", EMBEDDER.name, vectors, 5, who)[0],
+                snapshot.search("chunk", question, 5, principals),
+                snapshot.search("sentence", question, 5, principals, small),
+                snapshot.nearest_batch("chunk", EMBEDDER.name, vectors, 5, principals)[0],
+                snapshot.nearest_batch("near", EMBEDDER.name, vectors, 5, principals)[0],
             ]
-            found += [[repr((hit.node, hit.score)) for hit in snapshot.hits(some, who)] for some in hits]
-    return found + [repr(content_of(file)) for file in service_files(Path(corpus.path))]
+            found_results += [
+                [repr((hit.node, hit.score)) for hit in snapshot.hits(some_hit, principals)] for some_hit in hits
+            ]
+    return found_results + [repr(content_of(file)) for file in service_files(Path(corpus.path))]
 
 
 def service_files(store: Path) -> list[Path]:
@@ -247,28 +249,30 @@ def service_files(store: Path) -> list[Path]:
 def tried(folder: Path, inside: Path, place: int, change: int, before: list[Any]) -> dict[str, Any]:
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     os.dup2(sys.stderr.fileno(), 2)  # tantivy says in its own way that it panics
-    there = folder / "damaged.spolia"
-    shutil.rmtree(there, ignore_errors=True)
-    shutil.copytree(folder / "whole.spolia", there)
-    content = bytearray((there / inside).read_bytes())
+    store = folder / "damaged.spolia"
+    shutil.rmtree(store, ignore_errors=True)
+    shutil.copytree(folder / "whole.spolia", store)
+    content = bytearray((store / inside).read_bytes())
     content[place] ^= change
-    (there / inside).write_bytes(content)
-    corpus = Corpus(there)
-    other, seen = differs(corpus, before), damage(corpus)
-    row: dict[str, Any] = {"other": other, "seen": seen[:3], "wrong": []}
-    if other and not seen:
+    (store / inside).write_bytes(content)
+    corpus = Corpus(store)
+    differences, findings = differs(corpus, before), damage(corpus)
+    row: dict[str, Any] = {"other": differences, "seen": findings[:3], "wrong": []}
+    if differences and not findings:
         row["wrong"].append("unseen")
-    if seen:
+    if findings:
         try:
             report = repair(corpus, groups=groups_of(corpus))
-            beside = list(mend_files(there))
+            mend_files_found = list(mend_files(store))
             row |= {"repaired": list(report.repaired)[:3], "left": list(report.left)[:3]}
             row["left"] += [
-                f"{said} It has to be restored from a backup." for said, is_mended in beside if not is_mended
+                f"{message} It has to be restored from a backup."
+                for message, is_mended in mend_files_found
+                if not is_mended
             ]
         except Exception as error:
             row["left"] = [f"{type(error).__name__}: {error}"]
-        row["without_remedy"] = any("restored from a backup" in said for said in row["left"])
+        row["without_remedy"] = any("restored from a backup" in message for message in row["left"])
         forget(corpus.backend)
         if not row["without_remedy"] and (row["left"] or damage(corpus) or differs(corpus, before)):
             row["wrong"].append("unmended")
@@ -276,18 +280,18 @@ def tried(folder: Path, inside: Path, place: int, change: int, before: list[Any]
     return row
 
 
-def differs(corpus: Corpus, before: list[Any]) -> str:
+def differs(corpus: Corpus, previous_answers: list[Any]) -> str:
     """How answers differ from those of the whole store, in words; empty if they do not."""
     try:
         now = answers(corpus)
     except BaseException as error:
         return f"{type(error).__name__}: {error}"[:300]
-    return "" if now == before else "other answers"
+    return "" if now == previous_answers else "other answers"
 
 
 def damage(corpus: Corpus) -> list[str]:
     """What `spolia doctor --deep` says."""
-    return [one.text for one in store_findings(corpus.path, deep=True) if one.state == "broken"]
+    return [finding.text for finding in store_findings(corpus.path, deep=True) if finding.state == "broken"]
 
 
 if __name__ == "__main__":

@@ -58,12 +58,12 @@ from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.evaluation.statistics.sample import difference, interval
 from spolia.flow_files.built_in_flows import BUILT_IN
-from spolia.flows.catalogue import Published, every_flow
+from spolia.flows.catalogue import PublishedMethod, list_flows
 from spolia.models.file_hash import cache_folder
 from spolia.models.onnx.minilm import MiniLM
-from spolia.pre_retrieval.query_llm import alike
+from spolia.pre_retrieval.query_llm import normalize_text
 from spolia.run import Run
-from spolia.types import Answer, Failure, Item, Prompt, Query, Ranking, SubQuestion, Value, kept
+from spolia.types import Answer, Failure, Item, Prompt, Query, Ranking, SubQuestion, Value, lazy_property
 
 SETS = ("musique", "hotpotqa", "2wikimultihopqa", "world", "pubmedqa", "bamboogle")
 RETRIEVERS = ("bm25", "dense", "hybrid")
@@ -135,11 +135,11 @@ class CountingReader(SimulatedReader):
     """Counts what judging costs."""
 
     def _reply(self, prompt: Prompt) -> str:
-        said = super()._reply(prompt)
+        reply = super()._reply(prompt)
         if PurePosixPath(prompt.role).name.startswith("corag_enough"):
-            sent = sum(len(message.content.split()) for message in prompt.messages)
-            JUDGED["tokens"] += sent + len(said.split())
-        return said
+            total = sum(len(message.content.split()) for message in prompt.messages)
+            JUDGED["tokens"] += total + len(reply.split())
+        return reply
 
 
 _PAIR = re.compile(r"^Q: (.*)\nA: (.*)$", re.MULTILINE)
@@ -165,12 +165,12 @@ class SimulatedScorer(Value):
     def fingerprint(self) -> str:
         return self.digest.hex()
 
-    @kept
+    @lazy_property
     def _by_question(self) -> dict[str, GoldChain]:
-        return {alike(chain.item.question): chain for chain in self.chains}
+        return {normalize_text(chain.item.question): chain for chain in self.chains}
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        chain = self._by_question.get(alike(query))
+        chain = self._by_question.get(normalize_text(query))
         return tuple(1.0 if chain and self._holds(chain, text) else -1.0 for text in texts)
 
     def _holds(self, chain: GoldChain, text: str) -> bool:
@@ -206,7 +206,7 @@ class Row:
     """
 
     name: str
-    flow: Published
+    flow: PublishedMethod
     halves: bool
     top_k: int
     settings: tuple[tuple[str, Any], ...] = ()
@@ -216,12 +216,12 @@ class Row:
         scorer = SimulatedScorer(llm.chains, llm.profile, llm.seed)
         parts = {"llm": llm, "search": search, "group": chunks, "embedder": embedder, "scorer": scorer}
         parts |= dict(self.settings)
-        return self.flow.made(parts | ({"web": search.but(name="web")} if self.halves else {}))
+        return self.flow.build_flow(parts | ({"web": search.but(name="web")} if self.halves else {}))
 
 
 def rows() -> Iterator[Row]:
     """What is measured: every flow, and some at several depths."""
-    for flow in every_flow():
+    for flow in list_flows():
         halves = "web" in flow.needs or flow.name == "react"
         yield Row(flow.name, flow, halves, flow.top_k)
         if flow.name == "naive":
@@ -234,7 +234,7 @@ def rows() -> Iterator[Row]:
 
 def scored() -> list[str]:
     """Flows that need a trained scorer, which is simulated."""
-    return [flow.name for flow in every_flow() if "scorer" in flow.needs]
+    return [flow.name for flow in list_flows() if "scorer" in flow.needs]
 
 
 # One cell: a flow on a block of a set's questions with a retriever, a profile and a seed.
@@ -295,7 +295,7 @@ class Bench:
         last = retrievers[-1]
         noisy = [(last, "noisy", seed) for seed in range(seeds)]
         more = [(last, "lenient", 0)] if self.chunks is not None else []
-        return [(one, "ideal", 0) for one in retrievers] + more + noisy
+        return [(text, "ideal", 0) for text in retrievers] + more + noisy
 
     def reader(self, profile: str, seed: int, items: Sequence[Item]) -> CountingReader:
         chains = tuple(self.chains[item.id] for item in items)
@@ -312,8 +312,8 @@ class Bench:
 
     def ran(self, flow: Operator[Query, Answer], items: Sequence[Item]) -> dict[str, Any]:
         with Run() as run:
-            asked = [_asked(flow, item, run) for item in items]
-        return {"questions": asked, "cpu_s": SPENT.since()}
+            answers = [_asked(flow, item, run) for item in items]
+        return {"questions": answers, "cpu_s": SPENT.since()}
 
 
 class Spent:
@@ -324,8 +324,8 @@ class Spent:
 
     def since(self) -> float:
         """Seconds since it was asked before."""
-        before, self.counted = self.counted, time.process_time()
-        return round(self.counted - before, 3)
+        previous_value, self.counted = self.counted, time.process_time()
+        return round(self.counted - previous_value, 3)
 
 
 SPENT = Spent()
@@ -342,17 +342,17 @@ def _asked(flow: Operator[Query, Answer], item: Item, run: Run) -> dict[str, Any
     JUDGED.clear()
     with run.lane() as lane:
         try:
-            found: Answer | Failure = flow(Query(item.question))
+            failure: Answer | Failure = flow(Query(item.question))
         except SpoliaError as error:
-            found = Failure.of(error)
-    case = Case(item, found, lane.usage, tuple(lane.retrievals))
-    answer = found if isinstance(found, Answer) else None
-    shown = {hit.node.document for hit in answer.evidence.hits} if answer and answer.evidence else set()
+            failure = Failure.from_error(error)
+    case = Case(item, failure, lane.usage, tuple(lane.retrievals))
+    answer = failure if isinstance(failure, Answer) else None
+    shown_documents = {hit.node.document for hit in answer.evidence.hits} if answer and answer.evidence else set()
     return {
         "id": item.id,
         "EM": EM.score(answer, item) if answer else 0.0,
         "F1": F1.score(answer, item) if answer else 0.0,
-        "all gold": float(bool(item.gold) and all(shown & set(map(str, group)) for group in item.gold)),
+        "all gold": float(bool(item.gold) and all(shown_documents & set(map(str, group)) for group in item.gold)),
         "calls": lane.usage.calls,
         "judging": JUDGED["tokens"],
         "answer": answer.text if answer else "",
@@ -371,7 +371,7 @@ class Kept:
         source = HERE.parent / "src" / "spolia"
         digest = hashlib.blake2b(digest_size=8)
         for path in sorted(
-            one for one in source.rglob("*") if one.suffix in (".py", ".txt") and one.parent.name != "cli"
+            item for item in source.rglob("*") if item.suffix in (".py", ".txt") and item.parent.name != "cli"
         ):
             digest.update(path.read_bytes())
         self.code = digest.hexdigest()
@@ -394,7 +394,7 @@ class Kept:
 # All cells.
 
 
-def fill(kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retrievers: Sequence[str]) -> None:
+def fill(store: Kept, benches: Sequence[Bench], questions: int, seeds: int, retrievers: Sequence[str]) -> None:
     """Measure the cells that are not kept, the first block of everything first, and say how many are left."""
     todo = []
     for number in range(-(-questions // BLOCK)):
@@ -402,18 +402,18 @@ def fill(kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retri
             items = bench.block(number, questions)
             for retriever, profile, seed in bench.conditions(seeds, retrievers) if items else ():
                 for row in bench.rows(retriever, number):
-                    key = kept.key(bench.name, row.name, retriever, profile, seed, number, len(items))
-                    if key not in kept.cells:
+                    key = store.key(bench.name, row.name, retriever, profile, seed, number, len(items))
+                    if key not in store.cells:
                         todo.append((key, bench, row, retriever, profile, seed, items))
     last = None
-    for at, (key, bench, row, *of, items) in enumerate(todo):
-        if (bench.name, *of) != last:
-            last = (bench.name, *of)
-            print(f"{' '.join(map(str, last))}: {len(todo) - at} cells left", flush=True)
-        if at and todo[at - 1][1] is not bench:
+    for index, (key, bench, row, *condition_parts, items) in enumerate(todo):
+        if (bench.name, *condition_parts) != last:
+            last = (bench.name, *condition_parts)
+            print(f"{' '.join(map(str, last))}: {len(todo) - index} cells left", flush=True)
+        if index and todo[index - 1][1] is not bench:
             for rankings in RANKINGS.values():
                 rankings.found.clear()
-        kept.keep(key, bench.measured(row, *of, items))
+        store.keep(key, bench.measured(row, *condition_parts, items))
 
 
 def found(
@@ -423,13 +423,13 @@ def found(
 
     Of blocks that were measured whole: with every flow and seed, so that all flows are asked the same questions.
     """
-    every: dict[tuple[str, str, str, str], list[list[dict[str, Any]]]] = {}
+    cells_by_condition: dict[tuple[str, str, str, str], list[list[dict[str, Any]]]] = {}
     for bench in benches:
         conditions = bench.conditions(seeds, retrievers)
         for number in range(-(-questions // BLOCK)):
             items = bench.block(number, questions)
-            for retriever, profile in dict.fromkeys(one[:2] for one in conditions) if items else ():
-                several = [seed for *of, seed in conditions if of == [retriever, profile]]
+            for retriever, profile in dict.fromkeys(condition[:2] for condition in conditions) if items else ():
+                several = [seed for *key, seed in conditions if key == [retriever, profile]]
                 cells = {
                     (row.name, seed): kept.cells.get(
                         kept.key(bench.name, row.name, retriever, profile, seed, number, len(items))
@@ -438,19 +438,21 @@ def found(
                     for seed in several
                 }
                 for (name, seed), cell in cells.items() if None not in cells.values() else ():
-                    asked = every.setdefault((bench.name, name, retriever, profile), [[] for _ in several])
-                    asked[several.index(seed)] += cell["questions"] if cell else []
-    return every
+                    rows_of_seeds = cells_by_condition.setdefault(
+                        (bench.name, name, retriever, profile), [[] for _ in several]
+                    )
+                    rows_of_seeds[several.index(seed)] += cell["questions"] if cell else []
+    return cells_by_condition
 
 
 def counts(cells: Mapping[tuple[str, str, str, str], Sequence[Sequence[Any]]]) -> dict[str, dict[str, int]]:
     """By set and profile: how many questions most flows were asked with every retriever."""
-    found: dict[str, dict[str, int]] = {}
-    for (data, name, _, profile), asked in cells.items():
+    new_counts: dict[str, dict[str, int]] = {}
+    for (data, name, _, profile), cell in cells.items():
         if name == "closed-book":
-            of = found.setdefault(data, {})
-            of[profile] = min(of.get(profile, len(asked[0])), len(asked[0]))
-    return found
+            key = new_counts.setdefault(data, {})
+            key[profile] = min(key.get(profile, len(cell[0])), len(cell[0]))
+    return new_counts
 
 
 # What the cells say.
@@ -468,21 +470,21 @@ def mean(numbers: Sequence[float]) -> float:
 def by_question(cell: Sequence[Sequence[Mapping[str, Any]]], name: str) -> dict[str, float]:
     """A number of each question, the mean of the seeds."""
     several: dict[str, list[float]] = {}
-    for asked in cell:
-        for one in asked:
-            several.setdefault(one["id"], []).append(one[name])
+    for request in cell:
+        for row in request:
+            several.setdefault(row["id"], []).append(row[name])
     return {id: mean(numbers) for id, numbers in several.items()}
 
 
-def summary(of: tuple[str, str, str, str], cell: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def summary(condition: tuple[str, str, str, str], cell: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     """A row of the table."""
     scores = {name: interval(list(by_question(cell, name).values())).json() for name in ("EM", "F1", "all gold")}
-    stops = Counter(one["stop"] for asked in cell for one in asked)
+    stops = Counter(row["stop"] for request in cell for row in request)
     costs = {name: round(mean(list(by_question(cell, name).values())), 2) for name in ("calls", "judging", *COSTS)}
     rounded = {f"sim_{name}": _rounded(score) for name, score in scores.items()}
     whole = sum(stops.values())
     return {
-        **dict(zip(("data", "flow", "retriever", "profile"), of, strict=True)),
+        **dict(zip(("data", "flow", "retriever", "profile"), condition, strict=True)),
         **SIMULATED,
         "seeds": len(cell),
         **rounded,
@@ -491,8 +493,8 @@ def summary(of: tuple[str, str, str, str], cell: Sequence[Sequence[Mapping[str, 
     }
 
 
-def _rounded(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: round(number, 4) if isinstance(number, float) else number for name, number in one.items()}
+def _rounded(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: round(number, 4) if isinstance(number, float) else number for name, number in item.items()}
 
 
 def kendall(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -502,8 +504,8 @@ def kendall(ours: Sequence[float], theirs: Sequence[float]) -> float:
     0.3333333333333333
     """
     pairs = [(_sign(a - c), _sign(b - d)) for (a, b), (c, d) in combinations(list(zip(ours, theirs, strict=True)), 2)]
-    apart = sqrt(sum(x * x for x, _ in pairs) * sum(y * y for _, y in pairs))
-    return sum(x * y for x, y in pairs) / apart if apart else 0.0
+    norm = sqrt(sum(x * x for x, _ in pairs) * sum(y * y for _, y in pairs))
+    return sum(x * y for x, y in pairs) / norm if norm else 0.0
 
 
 def _sign(number: float) -> int:
@@ -526,17 +528,19 @@ def calibration(world: Bench, cells: Cells, retrievers: Sequence[str]) -> dict[s
 
 def orders(cells: Cells, retrievers: Sequence[str]) -> dict[str, dict[str, float]]:
     """By set and retriever: tau of the flows' EM against the world, over questions of at least two hops there."""
-    found: dict[str, dict[str, float]] = {}
-    for data in (one for one in SETS if one != "world" and any(of[0] == one for of in cells)):
+    result: dict[str, dict[str, float]] = {}
+    for data in (item for item in SETS if item != "world" and any(cell[0] == item for cell in cells)):
         for retriever in retrievers:
-            names = sorted({of[1] for of in cells if "k =" not in of[1]})
-            keys = [[(one, name, retriever, "ideal") for name in names] for one in (data, "world")]
-            both = [at for at in range(len(names)) if all(key[at] in cells for key in keys)]
-            if len(both) < 10:
+            names = sorted({cell[1] for cell in cells if "k =" not in cell[1]})
+            keys = [[(item, name, retriever, "ideal") for name in names] for item in (data, "world")]
+            indexes = [index for index in range(len(names)) if all(key[index] in cells for key in keys)]
+            if len(indexes) < 10:
                 continue
-            ours, theirs = ([mean(list(by_question(cells[key[at]], "EM").values())) for at in both] for key in keys)
-            found.setdefault(data, {})[retriever] = round(kendall(ours, theirs), 3)
-    return found
+            ours, theirs = (
+                [mean(list(by_question(cells[key[index]], "EM").values())) for index in indexes] for key in keys
+            )
+            result.setdefault(data, {})[retriever] = round(kendall(ours, theirs), 3)
+    return result
 
 
 def hops_of(item: Item) -> int:
@@ -547,64 +551,64 @@ def hops_of(item: Item) -> int:
 def deeper(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
     """What iterative flows score above the single-shot one, by hops, over the questions of all sets."""
     hops = {item.id: hops_of(item) for bench in benches for item in bench.items}
-    found = []
-    for retriever, profile in dict.fromkeys(of[2:] for of in cells if of[2] != NO_CORPUS):
+    results = []
+    for retriever, profile in dict.fromkeys(cell[2:] for cell in cells if cell[2] != NO_CORPUS):
         for name in ITERATIVE:
-            ours, theirs = (_pooled(benches, cells, (one, retriever, profile), "EM") for one in (name, SINGLE_SHOT))
+            ours, theirs = (_pooled(benches, cells, (entry, retriever, profile), "EM") for entry in (name, SINGLE_SHOT))
             for count in (2, 3, 4):
                 ids = [id for id in ours.keys() & theirs.keys() if hops[id] == count]
                 if ids:
-                    apart = difference([ours[id] for id in ids], [theirs[id] for id in ids])
+                    separate_difference = difference([ours[id] for id in ids], [theirs[id] for id in ids])
                     single = round(mean([theirs[id] for id in ids]), 4)
-                    found.append({"retriever": retriever, "profile": profile, "flow": name, "hops": count,
-                                  "single-shot": single, "more EM": _rounded(apart.json())})  # fmt: skip
-    return found
+                    results.append({"retriever": retriever, "profile": profile, "flow": name, "hops": count,
+                                  "single-shot": single, "more EM": _rounded(separate_difference.json())})  # fmt: skip
+    return results
 
 
-def _pooled(benches: Sequence[Bench], cells: Cells, of: tuple[str, str, str], number: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _pooled(benches: Sequence[Bench], cells: Cells, condition: tuple[str, str, str], number: str) -> dict[str, float]:
+    result: dict[str, float] = {}
     for bench in benches:
-        if cell := cells.get((bench.name, *of)):
-            found |= by_question(cell, number)
-    return found
+        if cell := cells.get((bench.name, *condition)):
+            result |= by_question(cell, number)
+    return result
 
 
 def stopping(cells: Cells) -> list[dict[str, Any]]:
     """What CoRAG spends that stops where the oracle says so, as a share of the tokens of L = 6."""
-    found = []
+    results = []
     for (data, name, retriever, profile), whole in cells.items():
         if name != "corag" or (data, "corag-oracle", retriever, profile) not in cells:
             continue
         stopped = cells[data, "corag-oracle", retriever, profile]
         ours, theirs = (list(by_question(cell, "EM").values()) for cell in (stopped, whole))
-        tokens, judging = (mean(list(by_question(stopped, of).values())) for of in ("tokens", "judging"))
-        every = mean(list(by_question(whole, "tokens").values()))
-        found.append({
-            "data": data, "retriever": retriever, "profile": profile, "L = 6": round(every),
-            "share": round((tokens - judging) / every, 3), "share with the judge": round(tokens / every, 3),
+        tokens, judging = (mean(list(by_question(stopped, text).values())) for text in ("tokens", "judging"))
+        all_mean = mean(list(by_question(whole, "tokens").values()))
+        results.append({
+            "data": data, "retriever": retriever, "profile": profile, "L = 6": round(all_mean),
+            "share": round((tokens - judging) / all_mean, 3), "share with the judge": round(tokens / all_mean, 3),
             "more EM": _rounded(difference(ours, theirs).json()),
         })  # fmt: skip
-    return found
+    return results
 
 
 def stopping_by_hops(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
     """The same share by the hops of a question, and by whether the chain came to suffice, over all sets."""
     hops = {item.id: hops_of(item) for bench in benches for item in bench.items}
-    found = []
-    for retriever, profile in dict.fromkeys(of[2:] for of in cells if of[2] != NO_CORPUS):
+    results = []
+    for retriever, profile in dict.fromkeys(key[2:] for key in cells if key[2] != NO_CORPUS):
         tokens, judging, resolved = (
-            _pooled(benches, cells, ("corag-oracle", retriever, profile), of)
-            for of in ("tokens", "judging", "sufficient")
+            _pooled(benches, cells, ("corag-oracle", retriever, profile), key)
+            for key in ("tokens", "judging", "sufficient")
         )
-        every = _pooled(benches, cells, ("corag", retriever, profile), "tokens")
+        all_values = _pooled(benches, cells, ("corag", retriever, profile), "tokens")
         for count in sorted({hops[id] for id in tokens}):
             for is_resolved in (True, False):
                 ids = [id for id in tokens if hops[id] == count and (resolved[id] > 0.5) is is_resolved]
                 if ids:
-                    spent = mean([tokens[id] - judging[id] for id in ids]) / mean([every[id] for id in ids])
-                    found.append({"retriever": retriever, "profile": profile, "hops": count, "n": len(ids),
-                                  "chain suffices": is_resolved, "share": round(spent, 3)})  # fmt: skip
-    return found
+                    share = mean([tokens[id] - judging[id] for id in ids]) / mean([all_values[id] for id in ids])
+                    results.append({"retriever": retriever, "profile": profile, "hops": count, "n": len(ids),
+                                  "chain suffices": is_resolved, "share": round(share, 3)})  # fmt: skip
+    return results
 
 
 def exposure(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
@@ -612,25 +616,27 @@ def exposure(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
 
     It suffices where the local passages that are found for each gold sub-question state its answer.
     """
-    found = []
+    results = []
     for bench in benches:
-        for retriever, profile in dict.fromkeys(of[2:] for of in cells if of[0] == bench.name and of[2] != NO_CORPUS):
-            asked_of = {of[1]: [one for seed in cell for one in seed] for of, cell in cells.items()
-                        if (of[0], *of[2:]) == (bench.name, retriever, profile)}  # fmt: skip
-            ids = {one["id"] for one in asked_of.get("prefrag", ())}
+        for retriever, profile in dict.fromkeys(
+            key[2:] for key in cells if key[0] == bench.name and key[2] != NO_CORPUS
+        ):
+            asked_of = {key[1]: [row for seed in cell for row in seed] for key, cell in cells.items()
+                        if (key[0], *key[2:]) == (bench.name, retriever, profile)}  # fmt: skip
+            ids = {row["id"] for row in asked_of.get("prefrag", ())}
             enough = {id for id in ids if local_suffices(bench.chains[id], f"{bench.name} {retriever}")}
             for name in ("prefrag", "prefrag-prompt", "prefrag-no-preference", "react", "react-concat"):
                 for suffices in (True, False):
-                    rows = [one for one in asked_of.get(name, ()) if (one["id"] in enough) is suffices]
+                    rows = [row for row in asked_of.get(name, ()) if (row["id"] in enough) is suffices]
                     if rows:
                         counts = {
-                            of: round(mean([one[of] for one in rows]), 2) for of in ("searches, web", "shown, web")
+                            key: round(mean([row[key] for row in rows]), 2) for key in ("searches, web", "shown, web")
                         }
-                        web = sum(one["shown, web"] > 0 for one in rows)
-                        found.append({"data": bench.name, "retriever": retriever, "profile": profile, "flow": name,
+                        web = sum(row["shown, web"] > 0 for row in rows)
+                        results.append({"data": bench.name, "retriever": retriever, "profile": profile, "flow": name,
                                       "local suffices": suffices, "n": len(rows),
                                       "questions with web shown": web, **counts})  # fmt: skip
-    return found
+    return results
 
 
 def local_suffices(chain: GoldChain, retriever: str) -> bool:
@@ -658,39 +664,39 @@ class BelievesBoth(CountingReader):
 
 
 def _resolves(reader: SimulatedReader, prompt: Prompt) -> int:
-    chain = next(one for one in reader.chains if one.item.question in prompt.text)
+    chain = next(item for item in reader.chains if item.item.question in prompt.text)
     return len(chain.resolve_hops((), [prompt.text]))
 
 
-def contradictions(kept: Kept, bench: Bench, retriever: str, questions: int) -> list[dict[str, Any]]:
+def contradictions(store: Kept, bench: Bench, retriever: str, questions: int) -> list[dict[str, Any]]:
     """Whose facts PrefRAG answers with, where one source or the other is preferred."""
     items = [item for item in bench.items if dict(item.meta).get("web_answer") not in (None, *item.answers)]
     items = [item for item in items if hops_of(item) <= 4][: min(questions, BLOCK)]
-    told = [dict(item.meta) for item in items]
+    metadata = [dict(item.meta) for item in items]
     webs = [item.but(answers=(str(meta["web_answer"]),),
-                     decomposition=tuple(SubQuestion(**one) for one in json.loads(str(meta["web_decomposition"]))))
-            for item, meta in zip(items, told, strict=True)]  # fmt: skip
+                     decomposition=tuple(SubQuestion(**entry) for entry in json.loads(str(meta["web_decomposition"]))))
+            for item, meta in zip(items, metadata, strict=True)]  # fmt: skip
     reader = BelievesBoth.from_data(bench.data, items).but(other=CountingReader.from_data(bench.data, webs))
-    found = []
+    results = []
     for preferred in SOURCES:
-        key = kept.key(bench.name, preferred, retriever, len(items))
-        if key not in kept.cells:
-            row = next(one for one in rows() if one.name == "prefrag")
+        key = store.key(bench.name, preferred, retriever, len(items))
+        if key not in store.cells:
+            row = next(entry for entry in rows() if entry.name == "prefrag")
             search = source.but(retriever=f"{bench.name} {retriever}", top_k=row.top_k)
             first, second = (
-                search.but(name=name) for name in (preferred, *(one for one in SOURCES if one != preferred))
+                search.but(name=name) for name in (preferred, *(entry for entry in SOURCES if entry != preferred))
             )
-            kept.keep(key, bench.ran(row.flow.made({"llm": reader, "search": first, "web": second}), items))
-        asked = kept.cells[key]["questions"]
-        said = [Answer(one["answer"].partition(" [")[0]) for one in asked]
-        says = {name: [EM.score(one, item) or 0.0 for one, item in zip(said, of, strict=True)]
-                for name, of in (("local", items), ("web", webs))}  # fmt: skip
-        found.append({
+            store.keep(key, bench.ran(row.flow.build_flow({"llm": reader, "search": first, "web": second}), items))
+        asked_questions = store.cells[key]["questions"]
+        answers = [Answer(entry["answer"].partition(" [")[0]) for entry in asked_questions]
+        says = {name: [EM.score(entry, item) or 0.0 for entry, item in zip(answers, source_items, strict=True)]
+                for name, source_items in (("local", items), ("web", webs))}  # fmt: skip
+        results.append({
             "preferred": preferred, "n": len(items),
             **{f"answers of {name}": _rounded(interval(scores).json()) for name, scores in says.items()},
-            **{f"shown, {name}": round(mean([one[f"shown, {name}"] for one in asked]), 2) for name in SOURCES},
+            **{f"shown, {name}": round(mean([entry[f"shown, {name}"] for entry in asked_questions]), 2) for name in SOURCES},
         })  # fmt: skip
-    return found
+    return results
 
 
 def main() -> None:
@@ -703,18 +709,18 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", default=SETS, metavar="SET")
     parser.add_argument("--part", action="store_true", help="measure these sets and write nothing else")
     parser.add_argument("--measured", action="store_true", help="measure nothing, write what is kept so far")
-    given = parser.parse_args()
-    sets, retrievers, world = (("world",), ("bm25",), SMALL) if given.quick else (given.sets, RETRIEVERS, WORLD)
-    questions, seeds = (4, 1) if given.quick else (given.questions, given.seeds)
-    embedder = None if given.quick else MiniLM(threads=1)
-    kept = Kept(given.kept)
+    options = parser.parse_args()
+    sets, retrievers, world = (("world",), ("bm25",), SMALL) if options.quick else (options.sets, RETRIEVERS, WORLD)
+    questions, seeds = (4, 1) if options.quick else (options.questions, options.seeds)
+    embedder = None if options.quick else MiniLM(threads=1)
+    store = Kept(options.kept)
     benches = [Bench.of(name, retrievers, embedder, world) for name in sets]
-    if not given.measured:
-        fill(kept, benches, questions, seeds, retrievers)
-    if given.part:
+    if not options.measured:
+        fill(store, benches, questions, seeds, retrievers)
+    if options.part:
         return
-    cells = found(kept, benches, questions, seeds, retrievers)
-    apart = Bench.of("contradicting", ("bm25",), None, world)
+    cells = found(store, benches, questions, seeds, retrievers)
+    contradicting_bench = Bench.of("contradicting", ("bm25",), None, world)
     result = {
         **SIMULATED,
         "questions": counts(cells),
@@ -725,18 +731,18 @@ def main() -> None:
             bench.name: round(mean([float(chain.pseudo) for chain in bench.chains.values()]), 3) for bench in benches
         },
         "with a simulated scorer": scored(),
-        "calibration": calibration(next(one for one in benches if one.name == "world"), cells, retrievers),
+        "calibration": calibration(next(item for item in benches if item.name == "world"), cells, retrievers),
         "iterative against single-shot": deeper(benches, cells),
         "corag that stops": stopping(cells),
         "corag that stops, by hops": stopping_by_hops(benches, cells),
         "prefrag and the web": exposure(benches, cells),
-        "prefrag and contradicting sources": contradictions(kept, apart, "bm25", questions),
-        "table": [summary(of, cell) for of, cell in cells.items()],
+        "prefrag and contradicting sources": contradictions(store, contradicting_bench, "bm25", questions),
+        "table": [summary(condition, cell) for condition, cell in cells.items()],
     }  # fmt: skip
-    cpu_s = sum(cell["cpu_s"] for key, cell in kept.cells.items() if key.endswith(kept.code)) + SPENT.since()
+    cpu_s = sum(cell["cpu_s"] for key, cell in store.cells.items() if key.endswith(store.code)) + SPENT.since()
     result["cpu_minutes"] = round(cpu_s / 60, 1)
-    publish("flows", result, given.out)
-    given.out.with_suffix(".md").write_text(page(json.loads(given.out.read_text())))
+    publish("flows", result, options.out)
+    options.out.with_suffix(".md").write_text(page(json.loads(options.out.read_text())))
 
 
 if __name__ == "__main__":

@@ -62,14 +62,14 @@ def page(result: Mapping[str, Any]) -> str:
 
 
 def _run(result: Mapping[str, Any]) -> str:
-    asked = "; ".join(
-        f"{data} {', '.join(f'{count} ({profile})' for profile, count in of.items())}"
-        for data, of in result["questions"].items()
+    text = "; ".join(
+        f"{data} {', '.join(f'{count} ({profile})' for profile, count in question.items())}"
+        for data, question in result["questions"].items()
     )
     few = result["of flows with many calls"]
     scored = ", ".join(f"`{name}`" for name in result["with a simulated scorer"])
     return (
-        f"Questions of each set and reader: {asked}; {few['questions']} for {', '.join(few['flows'])}. The ideal "
+        f"Questions of each set and reader: {text}; {few['questions']} for {', '.join(few['flows'])}. The ideal "
         f"reader is asked with every retriever, the lenient and the noisy one "
         f"({result['seeds of the noisy reader']} seeds) with the last. All of it took {result['cpu_minutes']} "
         f"CPU-minutes. HotpotQA has no decompositions, so "
@@ -79,43 +79,48 @@ def _run(result: Mapping[str, Any]) -> str:
     )
 
 
-def _calibration(found: Mapping[str, Any]) -> Iterable[str]:
-    recall = found["R@5 on the world"]
+def _calibration(found_data: Mapping[str, Any]) -> Iterable[str]:
+    recall = found_data["R@5 on the world"]
     kinds = list(next(iter(recall.values())))
-    yield from _table(["R@5", *kinds], [[name, *(_score(of[kind]) for kind in kinds)] for name, of in recall.items()])
+    yield from _table(
+        ["R@5", *kinds], [[name, *(_score(order[kind]) for kind in kinds)] for name, order in recall.items()]
+    )
     yield ""
-    orders = found["Kendall's tau, EM on the world against"]
+    orders = found_data["Kendall's tau, EM on the world against"]
     if not orders:
         return
-    names = list(dict.fromkeys(name for of in orders.values() for name in of))
+    names = list(dict.fromkeys(name for order in orders.values() for name in order))
     yield "Kendall's tau between the order of flows by EM on the world and on a public set; 0.6 is the aim:"
     yield ""
     yield from _table(
         ["set", *names],
-        [[data, *(f"{of[name]:.2f}" if name in of else "" for name in names)] for data, of in orders.items()],
+        [[data, *(f"{order[name]:.2f}" if name in order else "" for name in names)] for data, order in orders.items()],
     )
 
 
 def _deeper(result: Mapping[str, Any]) -> Iterable[str]:
-    every = result["iterative against single-shot"]
-    shown = [one for one in every if one["more EM"]["low"] > 0]
-    worse = [one for one in every if one["more EM"]["high"] < 0]
+    all_rows = result["iterative against single-shot"]
+    shown_rows = [item for item in all_rows if item["more EM"]["low"] > 0]
+    worse = [item for item in all_rows if item["more EM"]["high"] < 0]
     yield (
-        f"EM above `naive`, paired, all sets together: {len(shown)} of {len(every)} differences (flow, hops, "
+        f"EM above `naive`, paired, all sets together: {len(shown_rows)} of {len(all_rows)} differences (flow, hops, "
         f"retriever, reader) are shown to be above 0, {len(worse)} below. In brackets the EM of `naive`."
     )
-    last = every[-1]["retriever"] if every else ""
+    last = all_rows[-1]["retriever"] if all_rows else ""
     for profile in ("ideal", "noisy"):
-        found = [one for one in every if (one["retriever"], one["profile"]) == (last, profile)]
-        hops = sorted({one["hops"] for one in found})
-        at = {(one["flow"], one["hops"]): one for one in found}
+        last_rows = [item for item in all_rows if (item["retriever"], item["profile"]) == (last, profile)]
+        hops = sorted({item["hops"] for item in last_rows})
+        rows_by_depth = {(item["flow"], item["hops"]): item for item in last_rows}
         rows = []
-        for flow in dict.fromkeys(one["flow"] for one in found):
-            cells = [at.get((flow, count)) for count in hops]
+        for flow in dict.fromkeys(item["flow"] for item in last_rows):
+            cells = [rows_by_depth.get((flow, count)) for count in hops]
             rows.append(
-                [flow, *(f"{_apart(one['more EM'])} ({100 * one['single-shot']:.0f})" if one else "" for one in cells)]
+                [
+                    flow,
+                    *(f"{_apart(item['more EM'])} ({100 * item['single-shot']:.0f})" if item else "" for item in cells),
+                ]
             )
-        sizes = [next(one["more EM"]["n"] for one in found if one["hops"] == count) for count in hops]
+        sizes = [next(item["more EM"]["n"] for item in last_rows if item["hops"] == count) for count in hops]
         yield ""
         yield f"The {profile} reader, {last}:"
         yield ""
@@ -127,48 +132,48 @@ def _deeper(result: Mapping[str, Any]) -> Iterable[str]:
 
 def _stopping(result: Mapping[str, Any]) -> Iterable[str]:
     rows = [
-        [one["data"], one["retriever"], one["profile"], f"{one['L = 6']:,}", f"{100 * one['share']:.0f} %",
-         f"{100 * one['share with the judge']:.0f} %", _apart(one["more EM"])]
-        for one in result["corag that stops"]
+        [row["data"], row["retriever"], row["profile"], f"{row['L = 6']:,}", f"{100 * row['share']:.0f} %",
+         f"{100 * row['share with the judge']:.0f} %", _apart(row["more EM"])]
+        for row in result["corag that stops"]
     ]  # fmt: skip
     heads = ["set", "retriever", "reader", "tokens of L = 6", "share", "with the judge's tokens", "EM more than L = 6"]
     yield from _table(heads, rows)
-    shares = [100 * one["share"] for one in result["corag that stops"] if one["profile"] == "ideal"]
+    shares = [100 * row["share"] for row in result["corag that stops"] if row["profile"] == "ideal"]
     yield ""
     if shares:
         yield f"The ideal reader spends {min(shares):.0f} to {max(shares):.0f} % of the tokens of L = 6."
     for profile in ("ideal", "noisy"):
-        lost = [f"{one['data']} ({one['retriever']}, {_apart(one['more EM'])})"
-                for one in result["corag that stops"]
-                if one["profile"] == profile and one["more EM"]["high"] < 0]  # fmt: skip
+        lost = [f"{row['data']} ({row['retriever']}, {_apart(row['more EM'])})"
+                for row in result["corag that stops"]
+                if row["profile"] == profile and row["more EM"]["high"] < 0]  # fmt: skip
         yield f"A loss of EM is shown with the {profile} reader on: {', '.join(lost) or 'no set'}."
     yield STOPPING
 
 
 def _stopping_by_hops(result: Mapping[str, Any]) -> Iterable[str]:
     rows = [
-        [one["retriever"], one["profile"], str(one["hops"]), "yes" if one["chain suffices"] else "no", str(one["n"]),
-         f"{100 * one['share']:.0f} %"]
-        for one in result["corag that stops, by hops"] if one["profile"] in ("ideal", "noisy")
+        [row["retriever"], row["profile"], str(row["hops"]), "yes" if row["chain suffices"] else "no", str(row["n"]),
+         f"{100 * row['share']:.0f} %"]
+        for row in result["corag that stops, by hops"] if row["profile"] in ("ideal", "noisy")
     ]  # fmt: skip
     yield from _table(["retriever", "reader", "hops", "chain suffices", "n", "share of the tokens of L = 6"], rows)
 
 
 def _exposure(result: Mapping[str, Any]) -> Iterable[str]:
-    every = result["prefrag and the web"]
-    last = every[-1]["retriever"] if every else ""
+    all_rows = result["prefrag and the web"]
+    last = all_rows[-1]["retriever"] if all_rows else ""
     rows = [
-        [one["data"], one["flow"], one["profile"], "yes" if one["local suffices"] else "no", str(one["n"]),
-         f"{one['questions with web shown']} of {one['n']}", f"{one['searches, web']:.2f}", f"{one['shown, web']:.2f}"]
-        for one in every if one["retriever"] == last and one["profile"] != "lenient"
+        [row["data"], row["flow"], row["profile"], "yes" if row["local suffices"] else "no", str(row["n"]),
+         f"{row['questions with web shown']} of {row['n']}", f"{row['searches, web']:.2f}", f"{row['shown, web']:.2f}"]
+        for row in all_rows if row["retriever"] == last and row["profile"] != "lenient"
     ]  # fmt: skip
     heads = ["set", "flow", "reader", "local suffices", "n", "web shown", "web searches", "web passages shown"]
     for profile in ("ideal", "noisy"):
-        enough = [one for one in every if one["flow"] == "prefrag" and one["local suffices"]]
-        enough = [one for one in enough if one["profile"] == profile]
-        shown, asked = (sum(one[of] for one in enough) for of in ("questions with web shown", "n"))
+        enough = [row for row in all_rows if row["flow"] == "prefrag" and row["local suffices"]]
+        enough = [row for row in enough if row["profile"] == profile]
+        shown_count, asked_count = (sum(row[text] for row in enough) for text in ("questions with web shown", "n"))
         yield (
-            f"Where the local half suffices, PrefRAG showed the web in {shown} of {asked} questions with the {profile} "
+            f"Where the local half suffices, PrefRAG showed the web in {shown_count} of {asked_count} questions with the {profile} "
             "reader, all retrievers together."
         )
     yield ""
@@ -179,9 +184,9 @@ def _exposure(result: Mapping[str, Any]) -> Iterable[str]:
 
 def _both(result: Mapping[str, Any]) -> Iterable[str]:
     rows = [
-        [one["preferred"], str(one["n"]), _score(one["answers of local"]), _score(one["answers of web"]),
-         f"{one['shown, local']:.1f}", f"{one['shown, web']:.1f}"]
-        for one in result["prefrag and contradicting sources"]
+        [row["preferred"], str(row["n"]), _score(row["answers of local"]), _score(row["answers of web"]),
+         f"{row['shown, local']:.1f}", f"{row['shown, web']:.1f}"]
+        for row in result["prefrag and contradicting sources"]
     ]  # fmt: skip
     heads = ["preferred", "n", "EM, local facts", "EM, web facts", "local passages shown", "web passages shown"]
     yield from _table(heads, rows)
@@ -191,17 +196,17 @@ def _both(result: Mapping[str, Any]) -> Iterable[str]:
 
 def _readings(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     """How much more EM the lenient reading gives than the strict one."""
-    at = {(row["data"], row["flow"], row["retriever"], row["profile"]): row["sim_EM"] for row in rows}
+    position = {(row["data"], row["flow"], row["retriever"], row["profile"]): row["sim_EM"] for row in rows}
     more: dict[str, list[tuple[float, str]]] = {}
-    for (data, flow, retriever, profile), em in at.items():
-        strict = at.get((data, flow, retriever, "ideal"))
+    for (data, flow, retriever, profile), em in position.items():
+        strict = position.get((data, flow, retriever, "ideal"))
         if profile == "lenient" and strict and strict["n"] == em["n"]:
             more.setdefault(data, []).append((em["mean"] - strict["mean"], flow))
     yield "EM of the lenient reading above the strict one, over all flows:"
     yield ""
     table = [
-        [data, f"{100 * sum(one for one, _ in of) / len(of):+.1f}", f"{100 * max(of)[0]:+.1f} ({max(of)[1]})"]
-        for data, of in more.items()
+        [data, f"{100 * sum(item for item, _ in key) / len(key):+.1f}", f"{100 * max(key)[0]:+.1f} ({max(key)[1]})"]
+        for data, key in more.items()
     ]
     yield from _table(["set", "mean", "most"], table)
     yield ""
@@ -209,7 +214,7 @@ def _readings(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _set(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    at = {(row["flow"], row["retriever"], row["profile"]): row for row in rows}
+    rows_by_flow = {(row["flow"], row["retriever"], row["profile"]): row for row in rows}
     names = list(dict.fromkeys(row["retriever"] for row in rows if row["profile"] == "ideal"))
     last = names[-1]
     heads = ["flow", *(f"EM, {name}" for name in names), f"EM, {last}, lenient", f"EM, {last}, noisy",
@@ -217,34 +222,34 @@ def _set(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
              "calls", "ATC", "searches", "used", "shown", "stops"]  # fmt: skip
     table = []
     for flow in dict.fromkeys(row["flow"] for row in rows):
-        of = {name: at.get((flow, name, "ideal")) for name in names}
-        one, noisy, lenient = (at.get((flow, last, profile)) for profile in ("ideal", "noisy", "lenient"))
-        if one is None:
+        key = {name: rows_by_flow.get((flow, name, "ideal")) for name in names}
+        item, noisy, lenient = (rows_by_flow.get((flow, last, profile)) for profile in ("ideal", "noisy", "lenient"))
+        if item is None:
             continue
-        halves = "shown, local" in one or "shown, web" in one or "searches, web" in one or "searches, local" in one
+        halves = "shown, local" in item or "shown, web" in item or "searches, web" in item or "searches, local" in item
         table.append([
             flow + (f" {HALVES}" if halves else ""),
-            *(_score(row["sim_EM"]) if row else "" for row in (*of.values(), lenient, noisy)),
-            _score(one["sim_F1"]), _score(one["sim_all gold"]), f"{one['calls']:.1f}", f"{one['tokens']:,.0f}",
-            *(_sources(one, what) for what in ("searches", "used", "shown")),
-            ", ".join(f"{name or 'none'} {100 * share:.0f} %" for name, share in one["stops"].items()),
+            *(_score(row["sim_EM"]) if row else "" for row in (*key.values(), lenient, noisy)),
+            _score(item["sim_F1"]), _score(item["sim_all gold"]), f"{item['calls']:.1f}", f"{item['tokens']:,.0f}",
+            *(_sources(item, text) for text in ("searches", "used", "shown")),
+            ", ".join(f"{name or 'none'} {100 * share:.0f} %" for name, share in item["stops"].items()),
         ])  # fmt: skip
     yield f"Costs and stops are those of {last} and the ideal reader; of two sources: local + web."
     yield ""
     yield from _table(heads, table)
 
 
-def _sources(row: Mapping[str, Any], what: str) -> str:
-    local, web, every = (row.get(f"{what}, {name}", 0.0) for name in ("local", "web", "all"))
-    return f"{local:.1f} + {web:.1f}" if local or web else f"{every:.1f}"
+def _sources(row: Mapping[str, Any], figure: str) -> str:
+    local, web, both_sources = (row.get(f"{figure}, {name}", 0.0) for name in ("local", "web", "all"))
+    return f"{local:.1f} + {web:.1f}" if local or web else f"{both_sources:.1f}"
 
 
-def _score(one: Mapping[str, float]) -> str:
-    return f"{100 * one['mean']:.0f} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
+def _score(row: Mapping[str, float]) -> str:
+    return f"{100 * row['mean']:.0f} [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
 
 
-def _apart(one: Mapping[str, float]) -> str:
-    return f"{100 * one['mean']:+.0f} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
+def _apart(row: Mapping[str, float]) -> str:
+    return f"{100 * row['mean']:+.0f} [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:

@@ -51,34 +51,34 @@ Fixtures: TypeAlias = dict[str, dict[str, list[bytes]]]
 
 def by_format(files: list[Path], readers: Mapping[str, FileReader]) -> Fixtures:
     """Files of a folder: each suffix is a format."""
-    found: Fixtures = {}
+    fixtures: Fixtures = {}
     for path in files:
         suffix = suffix_of(path.name, readers)
-        found.setdefault(suffix, {}).setdefault(suffix, []).append(path.read_bytes())
-    return found
+        fixtures.setdefault(suffix, {}).setdefault(suffix, []).append(path.read_bytes())
+    return fixtures
 
 
-def lacking(there: Fixtures, more: Mapping[str, bytes], readers: Mapping[str, FileReader]) -> Fixtures:
+def lacking(fixtures: Fixtures, more: Mapping[str, bytes], readers: Mapping[str, FileReader]) -> Fixtures:
     """Files for all other suffixes; each reader is a format. What is not made is another file of the same reader."""
     made_of, of_reader = dict[str, list[bytes]](), dict[str, list[bytes]]()
     for name, content in more.items():
         suffix = suffix_of(name, readers)
         made_of.setdefault(suffix, []).append(content)
         of_reader.setdefault(readers[suffix].name, []).append(content)
-    for suffix, files in there.items():
+    for suffix, files in fixtures.items():
         of_reader.setdefault(readers[suffix].name, []).extend(files[suffix])
-    found: Fixtures = {}
+    found_fixtures: Fixtures = {}
     for suffix, reader in readers.items():
-        if suffix not in there:
-            found.setdefault(reader.name, {})[suffix] = made_of.get(suffix) or of_reader[reader.name]
-    return found
+        if suffix not in fixtures:
+            found_fixtures.setdefault(reader.name, {})[suffix] = made_of.get(suffix) or of_reader[reader.name]
+    return found_fixtures
 
 
-def inputs(fixtures: Fixtures, others: list[bytes], draw: random.Random) -> Iterator[Blob]:
+def inputs(fixtures: Fixtures, contents: list[bytes], draw: random.Random) -> Iterator[Blob]:
     """Mutated files without end: each format as often as any other.
 
     Args:
-        others: files that pieces are taken from.
+        contents: files that pieces are taken from.
     """
     formats = sorted(fixtures)
     suffixes = sorted({suffix for kind in fixtures.values() for suffix in kind})
@@ -89,7 +89,7 @@ def inputs(fixtures: Fixtures, others: list[bytes], draw: random.Random) -> Iter
         suffix = draw.choice(sorted(kind)) if len(kind) > 1 else next(iter(kind))
         content = draw.choice(kind[suffix])
         name = f"{number}{draw.choice(suffixes) if draw.random() < 0.05 else suffix}"
-        yield Blob(name, changed(content, others, draw))
+        yield Blob(name, changed(content, contents, draw))
 
 
 @dataclass
@@ -110,33 +110,33 @@ class Count:
 
 def outcome_of(error: SpoliaError) -> tuple[str, str]:
     """What a worker's refusal was, and its reason."""
-    said = str(error)
+    message = str(error)
     for outcome, marks in (
         ("took too long", ("took longer than",)),
         ("too much memory", ("MB of memory", "want of memory")),
         ("reader failed", ("failed (", "gave no reading")),
         ("worker died", ("died (",)),
     ):
-        if "reader" in said and any(mark in said for mark in marks):
-            return outcome, said[said.find("reader") :]
-    return ("missing package" if isinstance(error, MissingExtra) else "refused"), said
+        if "reader" in message and any(mark in message for mark in marks):
+            return outcome, message[message.find("reader") :]
+    return ("missing package" if isinstance(error, MissingExtra) else "refused"), message
 
 
 def tried(workers: WorkerProcesses, blob: Blob) -> Found:
     reader = reader_of(blob.uri, by_suffix())
     assert reader is not None
     began = time.perf_counter()
-    outcome, why = "read", ""
+    outcome, reason = "read", ""
     try:
         workers.read(reader, blob)
         if isinstance(reader, Container):
             for _ in islice(workers.parts(reader, blob), PARTS):
                 pass
     except SpoliaError as error:
-        outcome, why = outcome_of(error)
-        if not why.strip():
+        outcome, reason = outcome_of(error)
+        if not reason.strip():
             outcome = "no reason"
-    return blob, outcome, why, time.perf_counter() - began
+    return blob, outcome, reason, time.perf_counter() - began
 
 
 def main() -> None:
@@ -161,23 +161,23 @@ def main() -> None:
         for path in arguments.data.rglob("*")
         if path.is_file() and reader_of(path.name, readers) and 0 < path.stat().st_size <= arguments.largest
     )
-    fixtures, others = by_format(files, readers), [path.read_bytes() for path in files]
+    fixtures, contents = by_format(files, readers), [path.read_bytes() for path in files]
     if arguments.made:
         files_made = {name: file for name, file in made().items() if suffix_of(name, readers) not in fixtures}
-        others += files_made.values()
+        contents += files_made.values()
         more = lacking(fixtures, files_made, readers)
         fixtures = more if arguments.made == "only" else fixtures | more
     count, done, began = Count(), 0, time.monotonic()
-    before = _megabytes()
-    drawn = islice(inputs(fixtures, others, random.Random(arguments.seed)), arguments.inputs)
+    previous_megabytes = _megabytes()
+    blobs = islice(inputs(fixtures, contents, random.Random(arguments.seed)), arguments.inputs)
     limits = WorkerLimits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
     with WorkerProcesses(arguments.workers, limits) as workers:
-        for found in each(lambda blob: tried(workers, blob), drawn, arguments.workers):
-            count.note(*found)
+        for trial in each(lambda blob: tried(workers, blob), blobs, arguments.workers):
+            count.note(*trial)
             done += 1
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
-    result = told(arguments, fixtures, count, done, time.monotonic() - began, before)
+    result = told(arguments, fixtures, count, done, time.monotonic() - began, previous_megabytes)
     result |= results.told(JUDGES["fuzz"](result)) | {"machine": results.machine()}
     print(json.dumps(result, indent=1, ensure_ascii=False))
     if arguments.out:
@@ -197,7 +197,9 @@ def each(work: Callable[[Blob], Found], blobs: Iterable[Blob], threads: int) -> 
             yield waiting.popleft().result()
 
 
-def told(arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: float, before: float) -> dict[str, Any]:
+def told(
+    arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: float, previous_value: float
+) -> dict[str, Any]:
     total: Counter[str] = Counter()
     for outcomes in count.by_suffix.values():
         total.update(outcomes)
@@ -210,11 +212,11 @@ def told(arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: f
         "limits": {"seconds": arguments.seconds, "memory_mb": arguments.mb},
         "outcomes": dict(total.most_common()),
         "longest_s": round(count.longest_s, 2),
-        "parent_mb": {"before": round(before), "most": round(_megabytes())},
+        "parent_mb": {"before": round(previous_value), "most": round(_megabytes())},
         "seconds": round(seconds),
         "inputs_per_s": round(done / seconds, 1),
         "python": platform.python_version(),
-        "by_suffix": {suffix: dict(found.most_common()) for suffix, found in sorted(count.by_suffix.items())},
+        "by_suffix": {suffix: dict(counts.most_common()) for suffix, counts in sorted(count.by_suffix.items())},
         "faults": dict(count.faults.most_common(60)),
     }
 

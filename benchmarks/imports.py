@@ -38,13 +38,13 @@ WORDS = ("stone", "river", "archive", "lantern", "copper", "harvest", "orchard",
 def cpu_seconds(command: list[str]) -> float:
     """User and system time of a command and its children; the median of several runs."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    found = []
+    seconds = []
     for _ in range(RUNS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        previous_usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, capture_output=True, env=environment)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return round(statistics.median(found), 3)
+        later_usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(later_usage.ru_utime + later_usage.ru_stime - previous_usage.ru_utime - previous_usage.ru_stime)
+    return round(statistics.median(seconds), 3)
 
 
 def peers() -> dict[str, float]:

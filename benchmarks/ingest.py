@@ -139,27 +139,27 @@ def write_files(folder: Path, count: int) -> int:
 def measured(folder: Path, store: Path, code: str = ONE_RUN) -> dict[str, Any]:
     """One run in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    previous_usage, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-c", code, str(folder), str(store)]
     ran = subprocess.run(command, check=True, capture_output=True, env=environment)
-    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    later_usage, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
+    cpu = later_usage.ru_utime + later_usage.ru_stime - previous_usage.ru_utime - previous_usage.ru_stime
     names = ("added", "unchanged", "chunks", "embedded", "generation", "sync_wall_s")
     return {**dict(zip(names, json.loads(ran.stdout), strict=True)), "cpu_s": round(cpu, 3), "wall_s": round(wall, 3)}
 
 
 def searchable_after_each_batch(folder: Path, store: Path) -> bool:
     """Whether a reader finds all files of the batches that are complete, and no others, while the next one is read."""
-    corpus, seen = Corpus(str(store)), []
+    corpus, results = Corpus(str(store)), []
 
-    def look(progress: Progress) -> None:
+    def record_progress(progress: Progress) -> None:
         if progress.done % BATCH == BATCH // 2:
-            seen.append((progress.done // BATCH * BATCH, corpus.snapshot().stats().documents))
+            results.append((progress.done // BATCH * BATCH, corpus.snapshot().stats().documents))
 
-    sync(folder, corpus, batch=BATCH, progress=look)
+    sync(folder, corpus, batch=BATCH, progress=record_progress)
     copies = {row.content_hash for row in corpus.snapshot().sources().values()}
     allowed = len(corpus.snapshot().sources()) - len(copies)  # files with the same content are one document
-    return all(0 <= files - documents <= allowed for files, documents in seen)
+    return all(0 <= files - documents <= allowed for files, documents in results)
 
 
 def main() -> None:
@@ -179,7 +179,7 @@ def main() -> None:
         first = sorted((run for run, _ in pairs), key=lambda run: run["cpu_s"])[len(stores) // 2]
         floor = statistics.median(cpu_s for _, cpu_s in pairs)
         repeated = sorted((measured(folder, store) for store in stores), key=lambda run: run["sync_wall_s"])
-        again = repeated[len(stores) // 2]
+        second_result = repeated[len(stores) // 2]
         searchable = searchable_after_each_batch(folder, Path(temporary, "looked-at.spolia"))
     rate = options.files / first["cpu_s"]
     result = {
@@ -189,7 +189,7 @@ def main() -> None:
         "first": first,
         "files_per_cpu_s": round(rate),
         "floor": {"cpu_s": floor, "files_per_cpu_s": round(options.files / floor)},
-        "again": again,
+        "again": second_result,
         "searchable_after_each_batch": searchable,
         "peers_measured_apart_files_per_cpu_s": PEERS,
         "python": platform.python_version(),

@@ -69,10 +69,10 @@ def main() -> None:
     if not options.check or result.get("installed") != installed_digest():
         result = measured() | {"installed": installed_digest()}
         publish("install", result, options.out)
-    for name, (most, megabytes) in WEIGHTS.items():
+    for name, (limit, megabytes) in WEIGHTS.items():
         row = result[name]
-        if options.check and (row["distributions"] > most or row["megabytes"] > megabytes):
-            sys.exit(f"{name}: {row}; the limits are {most} distributions and {megabytes} MB")
+        if options.check and (row["distributions"] > limit or row["megabytes"] > megabytes):
+            sys.exit(f"{name}: {row}; the limits are {limit} distributions and {megabytes} MB")
 
 
 if __name__ == "__main__":

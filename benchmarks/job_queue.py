@@ -42,7 +42,9 @@ def add(place: str, jobs: int) -> None:
     """Add the jobs that are not there; each thousand is added whole or not at all."""
     queue = opened(place)
     for first in range(sum(queue.counts().values()), jobs, ADDED):
-        queue.put([NewJob("add", {"uri": f"{at}.md"}, name=str(at)) for at in range(first, min(first + ADDED, jobs))])
+        queue.enqueue(
+            [NewJob("add", {"uri": f"{index}.md"}, name=str(index)) for index in range(first, min(first + ADDED, jobs))]
+        )
 
 
 def work(place: str, jobs: int, notes: Path) -> None:
@@ -70,12 +72,12 @@ def measured(place: str, folder: Path, jobs: int, kills: int) -> dict[str, Any]:
     left, killed = kills, Counter[str]()
     while any(process.poll() is None for _, process in running):
         time.sleep(0.1 if left else 0.5)
-        alive = [at for at, (_, process) in enumerate(running) if process.poll() is None]
+        alive = [position for position, (_, process) in enumerate(running) if process.poll() is None]
         if left and alive:
-            role, victim = running[at := draw.choice(alive)]
+            role, victim = running[position := draw.choice(alive)]
             victim.kill()
             victim.wait()
-            running[at] = start(role)
+            running[position] = start(role)
             killed[role] += 1
             left -= 1
     times = [job.ended for job in queue.jobs(limit=jobs)]
@@ -96,11 +98,11 @@ def server(folder: Path) -> Iterator[str]:
 
     from spolia import Corpus
 
-    found = get_server(folder / "postgres", cleanup_mode="stop")
-    address = f"{found.get_uri()}&schema=jobs"
+    new_server = get_server(folder / "postgres", cleanup_mode="stop")
+    address = f"{new_server.get_uri()}&schema=jobs"
     Corpus(address).create()
     yield address
-    found.cleanup()
+    new_server.cleanup()
 
 
 def main() -> None:
@@ -115,19 +117,19 @@ def main() -> None:
         role, place, jobs, notes = options.role
         add(place, int(jobs)) if role == "service" else work(place, int(jobs), Path(notes))
         return
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as at:
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as position:
         for kills in (0, options.kills):
-            folder = Path(at) / f"sqlite-{kills}"
+            folder = Path(position) / f"sqlite-{kills}"
             folder.mkdir()
-            found[f"SQLite, {kills} kills"] = measured(str(folder / "jobs.db"), folder, options.jobs, kills)
+            result[f"SQLite, {kills} kills"] = measured(str(folder / "jobs.db"), folder, options.jobs, kills)
         if options.postgres:
             for kills in (0, options.kills):
-                folder = Path(at) / f"postgres-{kills}"
+                folder = Path(position) / f"postgres-{kills}"
                 folder.mkdir()
                 with server(folder) as address:
-                    found[f"PostgreSQL, {kills} kills"] = measured(address, folder, options.jobs, kills)
-    publish("job_queue", {"runs": found}, options.out)
+                    result[f"PostgreSQL, {kills} kills"] = measured(address, folder, options.jobs, kills)
+    publish("job_queue", {"runs": result}, options.out)
 
 
 if __name__ == "__main__":

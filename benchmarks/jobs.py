@@ -80,23 +80,23 @@ def embedded(asked: Any, dimension: int) -> dict[str, Any]:
     """What the server replies to texts: vectors of hashed words."""
     texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
     vectors = VECTORS.embed(texts, kind="passage").tolist()
-    rows = [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+    rows = [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]
     return {"object": "list", "data": rows, "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
 
 def files_of(side: str, job: str) -> list[Path]:
     """What one has to write: the program, and files that it needs."""
     folder, suffix = SIDES[side]
-    others = [path for path in (PROGRAMS / folder).glob(f"{job}.*") if path.suffix not in (".py", ".sh")]
-    return [PROGRAMS / folder / f"{job}{suffix}", *(others if suffix == ".sh" else ())]
+    paths = [path for path in (PROGRAMS / folder).glob(f"{job}.*") if path.suffix not in (".py", ".sh")]
+    return [PROGRAMS / folder / f"{job}{suffix}", *(paths if suffix == ".sh" else ())]
 
 
 def written(side: str, job: str) -> dict[str, int]:
     """Commands, and lines of files."""
-    program, *others = files_of(side, job)
+    program, *other_values = files_of(side, job)
     own = _lines(program)
     commands, code = (own, 0) if program.suffix == ".sh" else (1, own)
-    return {"commands": commands, "lines": code + sum(map(_lines, others))}
+    return {"commands": commands, "lines": code + sum(map(_lines, other_values))}
 
 
 def _lines(path: Path) -> int:
@@ -119,13 +119,16 @@ def done(side: str, job: str, python: str, url: str) -> dict[str, float]:
         command = ["bash", "-e", program] if program.endswith(".sh") else [python, program]
         path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
         own = {"PATH": path, "HOME": folder, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none", "PYTHONPATH": folder}
-        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        previous_usage, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         ran = subprocess.run(command, cwd=place, env=own, capture_output=True, text=True)
-        wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        wall, later_usage = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.returncode or not re.search(JOBS[job][1], ran.stdout):
         sys.exit(f"{side}: {job} failed with code {ran.returncode}.\n{ran.stdout[-2000:]}\n{ran.stderr[-3000:]}")
     print(f"-- {side}: {job}\n{ran.stdout}", file=sys.stderr)
-    return {"wall_s": wall, "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+    return {
+        "wall_s": wall,
+        "cpu_s": later_usage.ru_utime + later_usage.ru_stime - previous_usage.ru_utime - previous_usage.ru_stime,
+    }
 
 
 def installed(folder: Path) -> None:
@@ -136,7 +139,7 @@ def installed(folder: Path) -> None:
 
 
 def measured(peers: Path, rounds: int) -> dict[str, Any]:
-    server.embedded = embedded  # the server of the tests, with real vectors
+    server.embeddings_reply = embedded  # the server of the tests, with real vectors
     pythons = {
         side: str(peers / folder.removeprefix("with_") / "bin" / "python") for side, (folder, _) in SIDES.items()
     }
@@ -144,20 +147,20 @@ def measured(peers: Path, rounds: int) -> dict[str, Any]:
     runs: dict[tuple[str, str], list[dict[str, float]]] = {(job, side): [] for job in JOBS for side in SIDES}
     with OpenAIServer(REPLY) as serving:
         for number in range(rounds):
-            for (job, side), each in runs.items():
-                each.append(done(side, job, pythons[side], serving.url))
+            for (job, side), run in runs.items():
+                run.append(done(side, job, pythons[side], serving.url))
             print(f"-- round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     times = {
-        key: {name: round(statistics.median(one[name] for one in each), 2) for name in ("wall_s", "cpu_s")}
-        for key, each in runs.items()
+        key: {name: round(statistics.median(item[name] for item in run), 2) for name in ("wall_s", "cpu_s")}
+        for key, run in runs.items()
     }
     return {
-        job: {"job": told} | {side: written(side, job) | times[job, side] for side in SIDES}
-        for job, (told, _) in JOBS.items()
+        job: {"job": message} | {side: written(side, job) | times[job, side] for side in SIDES}
+        for job, (message, _) in JOBS.items()
     }
 
 
-def page(found: dict[str, Any]) -> str:
+def page(result: dict[str, Any]) -> str:
     """The table, in Markdown."""
     lines = [
         "# The same jobs, side by side",
@@ -170,11 +173,11 @@ def page(found: dict[str, Any]) -> str:
     ]
     for job in JOBS:
         cells = [
-            f"{one['commands']} command{'s' * (one['commands'] > 1)}, {one['lines']} lines; {one['cpu_s']:.1f} CPU-s"
+            f"{row['commands']} command{'s' * (row['commands'] > 1)}, {row['lines']} lines; {row['cpu_s']:.1f} CPU-s"
             for side in SIDES
-            for one in [found[job][side]]
+            for row in [result[job][side]]
         ]
-        lines.append(f"| {found[job]['job']} | {' | '.join(cells)} |")
+        lines.append(f"| {result[job]['job']} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -187,10 +190,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if options.peers is None:
             installed(Path(folder))
-        found = measured(options.peers or Path(folder), options.rounds)
-    publish("jobs", {"jobs": found}, options.out)
+        report = measured(options.peers or Path(folder), options.rounds)
+    publish("jobs", {"jobs": report}, options.out)
     if options.out:
-        options.out.with_suffix(".md").write_text(page(found), "utf-8")
+        options.out.with_suffix(".md").write_text(page(report), "utf-8")
 
 
 if __name__ == "__main__":

@@ -36,10 +36,12 @@ def main() -> None:
     parser.add_argument("--stores", nargs="+", default=[*TRUTHS, *BESIDE])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found: dict[str, Any] = {"kills": options.kills}
-    before = json.loads(options.out.read_text()).get("stores", {}) if options.out and options.out.exists() else {}
-    found["stores"] = before | {name: measured(name, options.kills) for name in options.stores}
-    publish("kills", found, options.out)
+    data: dict[str, Any] = {"kills": options.kills}
+    previous_value = (
+        json.loads(options.out.read_text()).get("stores", {}) if options.out and options.out.exists() else {}
+    )
+    data["stores"] = previous_value | {name: measured(name, options.kills) for name in options.stores}
+    publish("kills", data, options.out)
 
 
 def measured(name: str, kills: int) -> dict[str, Any]:

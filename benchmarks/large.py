@@ -36,7 +36,7 @@ SPOLIA = [sys.executable, "-m", "spolia"]
 
 def written(path: Path, size: int) -> int:
     """The table; the number of its rows."""
-    passages = [(one.title, one.text) for name in SETS for one in DataSet(str(DATA / name)).passages()]
+    passages = [(item.title, item.text) for name in SETS for item in DataSet(str(DATA / name)).passages()]
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("row", "title", "text"))
@@ -70,19 +70,19 @@ def children(process: int) -> list[int]:
 
 def indexed(folder: Path, store: Path, workers: int) -> dict[str, Any]:
     command = [*SPOLIA, "sync", folder, "--store", store, "--no-vectors", "--json", "--workers", str(workers)]
-    began, most, most_of_a_worker = time.perf_counter(), 0.0, 0.0
+    began, peak, most_of_a_worker = time.perf_counter(), 0.0, 0.0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
         while run.poll() is None:
-            most = max(most, anon_mb(run.pid))
+            peak = max(peak, anon_mb(run.pid))
             most_of_a_worker = max((most_of_a_worker, *map(anon_mb, children(run.pid))))
             time.sleep(POLL_S)
         assert run.stdout is not None
-        told = json.loads(run.stdout.read())
+        data = json.loads(run.stdout.read())
     return {
-        "documents": told["added"],
-        "passages": told["chunks"],
-        "failed": told["failed"],
-        "anon_mb": round(most),
+        "documents": data["added"],
+        "passages": data["chunks"],
+        "failed": data["failed"],
+        "anon_mb": round(peak),
         "anon_mb of a worker": round(most_of_a_worker),
         "seconds": round(time.perf_counter() - began),
     }
@@ -92,10 +92,10 @@ def found(store: Path, rows: int) -> int:
     """Of the first, the middle and the last row, how many are found by their number."""
     hits = 0
     for number in (1, rows // 2, rows):
-        asked = subprocess.run(
+        result = subprocess.run(
             [*SPOLIA, "search", named(number), "--store", store, "--json"], capture_output=True, text=True, check=True
         )
-        hits += named(number) in asked.stdout.partition('"text"')[2]
+        hits += named(number) in result.stdout.partition('"text"')[2]
     return hits
 
 

@@ -82,26 +82,26 @@ def rankings() -> list[Case]:
     """Questions with 1 to 5 graded passages, some of which are found."""
     draw, cases = random.Random(1), []
     for number in range(QUESTIONS):
-        found = [f"passage-{one}" for one in draw.sample(range(POOL), FOUND)]
-        gold = [*draw.sample(found, draw.randint(0, 3)), *(f"gold-{one}" for one in range(draw.randint(1, 2)))]
-        grades = tuple((one, float(draw.randint(1, 3))) for one in gold)
-        item = Item(f"q{number}", "?", gold=tuple((one,) for one in gold), grades=grades)
-        hits = tuple(Hit(Node(f"{one}-1", "", one), float(-rank)) for rank, one in enumerate(found))
+        texts = [f"passage-{entry}" for entry in draw.sample(range(POOL), FOUND)]
+        gold = [*draw.sample(texts, draw.randint(0, 3)), *(f"gold-{entry}" for entry in range(draw.randint(1, 2)))]
+        grades = tuple((entry, float(draw.randint(1, 3))) for entry in gold)
+        item = Item(f"q{number}", "?", gold=tuple((entry,) for entry in gold), grades=grades)
+        hits = tuple(Hit(Node(f"{entry}-1", "", entry), float(-rank)) for rank, entry in enumerate(texts))
         cases.append(Case(item, Ranking(Query("?"), hits)))
     return cases
 
 
 def answers(count: int) -> list[Case]:
     draw = random.Random(2)
-    said = [" ".join(draw.choices(WORDS, k=ANSWER_WORDS)) for _ in range(2 * count)]
+    texts = [" ".join(draw.choices(WORDS, k=ANSWER_WORDS)) for _ in range(2 * count)]
     return [
-        Case(Item("q", "?", answers=(gold,)), Answer(text)) for gold, text in zip(said[::2], said[1::2], strict=True)
+        Case(Item("q", "?", answers=(gold,)), Answer(text)) for gold, text in zip(texts[::2], texts[1::2], strict=True)
     ]
 
 
 def trec(cases: Sequence[Case], rounds: int) -> float:
     """The same questions by pytrec_eval, the measures that it has."""
-    qrels = {case.item.id: {one: int(grade) for one, grade in case.item.grades} for case in cases}
+    qrels = {case.item.id: {item: int(grade) for item, grade in case.item.grades} for case in cases}
     runs: dict[str, dict[str, float]] = {}
     for case in cases:
         assert isinstance(case.result, Ranking)
@@ -112,7 +112,7 @@ def trec(cases: Sequence[Case], rounds: int) -> float:
 
 def of_answers(rounds: int) -> dict[str, Any]:
     cases = answers(QUESTIONS)
-    found: dict[str, Any] = {written: timed([written], cases, rounds) for written in ANSWERS}
+    values_by_answer: dict[str, Any] = {answer: timed([answer], cases, rounds) for answer in ANSWERS}
     golds, texts = [case.item.answers[0] for case in cases], [getattr(case.result, "text", "") for case in cases]
     scorer = RougeScorer(["rougeL"])
     pairs = list(zip(golds, texts, strict=True))
@@ -120,22 +120,22 @@ def of_answers(rounds: int) -> dict[str, Any]:
         "rouge-score, ROUGE-L": least(lambda: [scorer.score(gold, text) for gold, text in pairs], 1),
         "sacrebleu, BLEU": least(lambda: sacrebleu.corpus_bleu(texts, [golds]), rounds),
     }
-    return {"spolia": found, "peers": peers}
+    return {"spolia": values_by_answer, "peers": peers}
 
 
 def of_a_long_answer() -> dict[str, float]:
     """Seconds for one answer: twice the characters, so that what grows with the square is seen."""
     (case,) = answers(1)
-    found = {}
-    for written in ANSWERS:
+    result = {}
+    for answer in ANSWERS:
         for times in (1, 2):
             long = Case(case.item, Answer("the moon pulls " * (times * LONG // 15)))
-            found[f"{written}, {times * LONG:,} characters"] = timed([written], [long], 1)
-    return found
+            result[f"{answer}, {times * LONG:,} characters"] = timed([answer], [long], 1)
+    return result
 
 
-def timed(written: Sequence[str], cases: Sequence[Case], rounds: int) -> float:
-    measures = [parse_measure(one) for one in written]
+def timed(texts: Sequence[str], cases: Sequence[Case], rounds: int) -> float:
+    measures = [parse_measure(text) for text in texts]
     return least(lambda: [measured(measure, cases) for measure in measures], rounds)
 
 
@@ -143,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     cases = rankings()
     result: dict[str, Any] = {
         "unit": "CPU seconds",
@@ -152,13 +152,13 @@ def main() -> None:
             "questions": QUESTIONS,
             "found": FOUND,
             "measures": list(RETRIEVAL),
-            "spolia": timed(list(RETRIEVAL), cases, given.rounds),
-            "pytrec_eval, without full@10": trec(cases, given.rounds),
+            "spolia": timed(list(RETRIEVAL), cases, options.rounds),
+            "pytrec_eval, without full@10": trec(cases, options.rounds),
         },
-        f"answers of {ANSWER_WORDS} words, {QUESTIONS:,} questions": of_answers(given.rounds),
+        f"answers of {ANSWER_WORDS} words, {QUESTIONS:,} questions": of_answers(options.rounds),
         "one long answer": of_a_long_answer(),
     }
-    publish("measures", result, given.out)
+    publish("measures", result, options.out)
 
 
 if __name__ == "__main__":

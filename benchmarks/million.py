@@ -65,8 +65,8 @@ def projection(dimension: int) -> Any:
 def projected(vectors: Any, dimension: int) -> Any:
     if dimension == OF_MODEL:
         return vectors
-    found = vectors @ projection(dimension)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    found_vectors = vectors @ projection(dimension)
+    return found_vectors / np.linalg.norm(found_vectors, axis=1, keepdims=True)
 
 
 @cache
@@ -99,12 +99,15 @@ class Recombined(Value):
     def embed(self, texts: Any, *, kind: str) -> Any:
         if self.fresh:
             return projected(self.model.embed(texts, kind=kind), self.dimension)
-        known, vectors = rows()[0], kept(self.dimension)
-        if all(text in known for text in texts):
-            return vectors[[known[text] for text in texts]]
+        rows_by_text, vectors = rows()[0], kept(self.dimension)
+        if all(text in rows_by_text for text in texts):
+            return vectors[[rows_by_text[text] for text in texts]]
         halves = [text.split(BETWEEN) for text in texts]
-        found = vectors[[known[first] for first, _ in halves]] + vectors[[known[second] for _, second in halves]]
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        sums = (
+            vectors[[rows_by_text[first] for first, _ in halves]]
+            + vectors[[rows_by_text[second] for _, second in halves]]
+        )
+        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
     def tokens(self, texts: Any) -> list[int]:
         return [len(text) // 4 for text in texts]
@@ -119,12 +122,12 @@ class Recombined(Value):
 def build(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
     kept(dimension)
     began, ticked = time.process_time(), time.perf_counter()
-    found = sync(folder, Corpus(str(store)), splitter=lines, embedder=Recombined(dimension), batch=BATCH)
+    summary = sync(folder, Corpus(str(store)), splitter=lines, embedder=Recombined(dimension), batch=BATCH)
     return {
         "cpu_s": round(time.process_time() - began, 1),
         "wall_s": round(time.perf_counter() - ticked, 1),
-        "files": found.added,
-        "texts_embedded": found.embedded,
+        "files": summary.added,
+        "texts_embedded": summary.embedded,
     }
 
 
@@ -151,9 +154,9 @@ def ask(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
         "hybrid": hybrid(group, Recombined(dimension), top_k=TOP_K),
         "Dense, embedding the question": Dense(group, Recombined(dimension, fresh=True), TOP_K),
     }
-    found: dict[str, Any] = {name: timed(flows[name], questions) for name in FLOWS}
-    found["Dense"]["recall"] = recall(near, dimension, questions[:: ASKED // RECALLED])
-    return found
+    data: dict[str, Any] = {name: timed(flows[name], questions) for name in FLOWS}
+    data["Dense"]["recall"] = recall(near, dimension, questions[:: ASKED // RECALLED])
+    return data
 
 
 def timed(flow: Any, questions: list[str]) -> dict[str, Any]:
@@ -171,19 +174,19 @@ def recall(flow: Dense, dimension: int, questions: list[str]) -> float:
     """Share of what comparing all vectors finds, some thousand at a time."""
     snapshot, embedder = flow.group.snapshot(), Recombined(dimension)
     stored, keys = snapshot.open.stored_vectors("chunk", embedder.name), snapshot.allowed("chunk", frozenset()).keys
-    asked = embedder.embed(questions, kind="query")
+    vectors = embedder.embed(questions, kind="query")
     scores = np.concatenate(
         [
-            asked @ stored.vectors_at(np.arange(start, min(start + 50_000, len(keys)))).T
+            vectors @ stored.vectors_at(np.arange(start, min(start + 50_000, len(keys)))).T
             for start in range(0, len(keys), 50_000)
         ],
         axis=1,
     )
-    held = 0
+    count = 0
     for question, row in zip(questions, scores, strict=True):
         best = {node.id for node in snapshot.nodes(keys[np.argsort(-row)[:TOP_K]].tolist(), frozenset())}
-        held += len(best & {hit.node.id for hit in flow(Query(question)).hits})
-    return round(held / (TOP_K * len(questions)), 4)
+        count += len(best & {hit.node.id for hit in flow(Query(question)).hits})
+    return round(count / (TOP_K * len(questions)), 4)
 
 
 PARTS = {"build": build, "look": look, "ask": ask}
@@ -196,11 +199,11 @@ def child(part: str, dimension: int, folder: Path, store: Path, *, killed: bool 
     """What a part gives, and the anonymous memory of its process; killed after the first publication."""
     report = store.with_suffix(".json")
     command = [sys.executable, __file__, "--part", part, str(dimension), str(folder), str(store), str(report)]
-    running, most, published_at, began = subprocess.Popen(command), 0, 0.0, time.monotonic()
+    running, peak, published_at, began = subprocess.Popen(command), 0, 0.0, time.monotonic()
     while running.poll() is None:
         status = Path(f"/proc/{running.pid}/status").read_text()
         anon = [int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("RssAnon")]
-        most = max(most, *anon, 0)
+        peak = max(peak, *anon, 0)
         if killed and not published_at and store.exists() and Corpus(str(store)).snapshot().generation:
             published_at = time.monotonic()
         if published_at and time.monotonic() > published_at + (published_at - began) / 2:
@@ -209,22 +212,22 @@ def child(part: str, dimension: int, folder: Path, store: Path, *, killed: bool 
         time.sleep(0.1)
     if running.wait() not in (0, -signal.SIGKILL if killed else 0):
         sys.exit(f"{part} ended with {running.returncode}")
-    said = {"after_s": round(time.monotonic() - began, 1)} if killed else json.loads(report.read_text())
-    return {**said, "anon_mb": most}
+    outcome = {"after_s": round(time.monotonic() - began, 1)} if killed else json.loads(report.read_text())
+    return {**outcome, "anon_mb": peak}
 
 
 def measured(place: Path, nodes: int, dimension: int, *, killed: bool) -> dict[str, Any]:
     folder, store = place / "files", place / "all.spolia"
     folder.mkdir(parents=True)
     written(folder, nodes)
-    found: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     if killed:
-        found["killed"] = child("build", dimension, folder, store, killed=True)
-        found["found after the kill"] = child("look", dimension, folder, store)
-    found["resumed" if killed else "built"] = child("build", dimension, folder, store)
-    found["found at the end"] = child("look", dimension, folder, store)
-    asked = child("ask", dimension, folder, store)
-    return {**found, **asked, "asking_anon_mb": asked["anon_mb"], "load": round(os.getloadavg()[1], 1)}
+        data["killed"] = child("build", dimension, folder, store, killed=True)
+        data["found after the kill"] = child("look", dimension, folder, store)
+    data["resumed" if killed else "built"] = child("build", dimension, folder, store)
+    data["found at the end"] = child("look", dimension, folder, store)
+    asked_data = child("ask", dimension, folder, store)
+    return {**data, **asked_data, "asking_anon_mb": asked_data["anon_mb"], "load": round(os.getloadavg()[1], 1)}
 
 
 def main() -> None:

@@ -105,14 +105,14 @@ def main() -> None:
     server = multiprocessing.Process(target=serve, args=(its,), daemon=True)
     server.start()
     url = f"http://127.0.0.1:{mine.recv()}/v1"
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for flows in FLOWS:
         runs = sorted((measured(url, flows) for _ in range(REPEATS)), key=lambda run: run["share_of_ideal"])
-        found[str(flows)] = {name: round(number, 4) for name, number in runs[REPEATS // 2].items()}
-        print(f"{flows} flows: {found[str(flows)]}", flush=True)
+        result[str(flows)] = {name: round(number, 4) for name, number in runs[REPEATS // 2].items()}
+        print(f"{flows} flows: {result[str(flows)]}", flush=True)
     server.terminate()
     publish(
-        "model_client", {"latency_s": LATENCY_S, "calls_per_flow": CALLS, "median_of": REPEATS, "flows": found}, out
+        "model_client", {"latency_s": LATENCY_S, "calls_per_flow": CALLS, "median_of": REPEATS, "flows": result}, out
     )
 
 

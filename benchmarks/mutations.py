@@ -16,57 +16,57 @@ Change: TypeAlias = Callable[[bytes, list[bytes], random.Random], bytes]
 """Of a file, with pieces of others."""
 
 
-def changed(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
+def changed(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
     """A broken file; what is packed is broken inside as often as outside."""
     inside = next((change for begin, change in PACKED.items() if data.startswith(begin)), None)
-    return (inside if inside and draw.random() < 0.5 else mutated)(data, others, draw)
+    return (inside if inside and draw.random() < 0.5 else mutated)(data, contents, draw)
 
 
-def mutated(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
+def mutated(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
     """A file with one to sixteen changes."""
-    found = bytearray(data)
+    content = bytearray(data)
     for _ in range(1 << draw.randrange(5)):
-        if not found:
+        if not content:
             break
-        at, length = draw.randrange(len(found)), 1 << draw.randrange(12)
+        index, length = draw.randrange(len(content)), 1 << draw.randrange(12)
         match draw.randrange(7):
             case 0:
-                found[at] ^= 1 << draw.randrange(8)
+                content[index] ^= 1 << draw.randrange(8)
             case 1:
-                found[at : at + draw.randrange(1, 9)] = draw.randbytes(draw.randrange(1, 9))
+                content[index : index + draw.randrange(1, 9)] = draw.randbytes(draw.randrange(1, 9))
             case 2:
-                del found[at : at + length]
+                del content[index : index + length]
             case 3:
-                found[at:at] = found[at : at + length] * draw.randrange(1, 4)
+                content[index:index] = content[index : index + length] * draw.randrange(1, 4)
             case 4:
-                other = draw.choice(others)
-                begin = draw.randrange(len(other) or 1)
-                found[at : at + length] = other[begin : begin + length]
+                other_content = draw.choice(contents)
+                begin = draw.randrange(len(other_content) or 1)
+                content[index : index + length] = other_content[begin : begin + length]
             case 5:
                 size = draw.choice((1, 2, 4, 8))
                 value = draw.choice(LARGE) % (1 << 8 * size)
-                found[at : at + size] = value.to_bytes(size, draw.choice(("little", "big")))
+                content[index : index + size] = value.to_bytes(size, draw.choice(("little", "big")))
             case _:
                 if draw.random() < 0.3:
-                    del found[at:]
-    return bytes(found)
+                    del content[index:]
+    return bytes(content)
 
 
-def _repacked(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
+def _repacked(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
     """An archive of which one member is changed."""
     out = BytesIO()
-    with zipfile.ZipFile(BytesIO(data)) as archive, zipfile.ZipFile(out, "w") as made:
+    with zipfile.ZipFile(BytesIO(data)) as archive, zipfile.ZipFile(out, "w") as new_archive:
         members = archive.infolist()
         chosen = draw.randrange(len(members))
         for number, member in enumerate(members):
             content = archive.read(member)
-            content = mutated(content, others, draw) if number == chosen else content
-            made.writestr(zipfile.ZipInfo(member.filename), content, zipfile.ZIP_DEFLATED)
+            content = mutated(content, contents, draw) if number == chosen else content
+            new_archive.writestr(zipfile.ZipInfo(member.filename), content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
 def _packed_again(unpack: Callable[[bytes], bytes], pack: Callable[[bytes], bytes]) -> Change:
-    return lambda data, others, draw: pack(mutated(unpack(data), others, draw))
+    return lambda data, other_values, draw: pack(mutated(unpack(data), other_values, draw))
 
 
 PACKED: Mapping[bytes, Change] = {

@@ -74,27 +74,27 @@ def speeds(paths: Sequence[Path], rounds: int) -> dict[str, Any]:
 
 def readable(folder: Path) -> list[Path]:
     """The PDFs of a folder that open without a password, and whose pages all do."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in sorted(folder.glob("*.pdf")):
         with suppress(pypdfium2.PdfiumError):
             bare(path)
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def long_file(path: Path, pages: int) -> None:
     """Papers after each other until there are enough pages."""
     papers = [pypdfium2.PdfDocument(paper) for paper in PAPERS]
-    with closing(pypdfium2.PdfDocument.new()) as made:
-        while len(made) < pages:
+    with closing(pypdfium2.PdfDocument.new()) as document:
+        while len(document) < pages:
             for paper in papers:
-                made.import_pages(paper, list(range(min(len(paper), pages - len(made)))))
-        made.save(path)
+                document.import_pages(paper, list(range(min(len(paper), pages - len(document)))))
+        document.save(path)
 
 
 def memory(path: Path) -> dict[str, float]:
     """What a process needs to read a file, beyond what it needs before; megabytes."""
-    before = _most()
+    previous_count = _most()
     began = time.process_time()
     reading = PdfReader().read(Blob(path.name, path))
     cpu = time.process_time() - began
@@ -105,7 +105,7 @@ def memory(path: Path) -> dict[str, float]:
         "text_mb": round(len(document.text.encode()) / MEBI, 1),
         "boxes_mb": round(len(document.boxes.packed) / MEBI, 1),
         "tables": sum(region.kind == "table" for region in document.regions),
-        "before_mb": round(before / MEBI, 1),
+        "before_mb": round(previous_count / MEBI, 1),
         "most_mb": round(_most() / MEBI, 1),
         "pages_per_cpu_s": round(len(document.pages) / cpu),
     }
@@ -124,8 +124,8 @@ def peers(paths: Sequence[Path], folder: Path) -> dict[str, int]:
     python = str(folder / "peers" / "bin" / "python")
     subprocess.run([python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "pypdf"], check=True)
     command = [python, str(PEER_CODE), *map(str, paths)]
-    found: dict[str, int] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return found
+    counts: dict[str, int] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return counts
 
 
 def main() -> None:

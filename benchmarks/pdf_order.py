@@ -42,13 +42,13 @@ def same_order(ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
     """
     common = sum((Counter(ours) & Counter(theirs)).values())
     places: dict[str, list[int]] = {}
-    for at, word in enumerate(theirs):
-        places.setdefault(word, []).append(at)
+    for place, word in enumerate(theirs):
+        places.setdefault(word, []).append(place)
     tails: list[int] = []  # Hunt and Szymanski 1977: the longest common subsequence as a rising one of places
     for word in ours:
-        for at in reversed(places.get(word, ())):
-            index = bisect_left(tails, at)
-            tails[index : index + 1] = [at]
+        for place in reversed(places.get(word, ())):
+            index = bisect_left(tails, place)
+            tails[index : index + 1] = [place]
     return len(tails), common
 
 

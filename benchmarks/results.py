@@ -55,14 +55,14 @@ def machine() -> dict[str, Any]:
 
 def commit(checkout: Path) -> str:
     """The version that a checkout has, with a plus where files differ from it; empty where git does not tell."""
-    asked = ["git", "describe", "--always", "--abbrev=7", "--dirty=+", "--exclude=*"]
-    return subprocess.run(asked, cwd=checkout, capture_output=True, text=True).stdout.strip()
+    command = ["git", "describe", "--always", "--abbrev=7", "--dirty=+", "--exclude=*"]
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True).stdout.strip()
 
 
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor())
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
 
 
 def told(judged: Judged) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def publish(name: str, result: Mapping[str, Any], out: Path | None) -> None:
     """Print a result, judged by the limits of its name, and write it to a file, if one is given."""
     from limits import JUDGES
 
-    said = json.dumps({**result, **told(JUDGES[name](result)), "machine": machine()}, indent=1)
-    print(said)
+    text = json.dumps({**result, **told(JUDGES[name](result)), "machine": machine()}, indent=1)
+    print(text)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(said + "\n", encoding="utf-8")
+        out.write_text(text + "\n", encoding="utf-8")

@@ -52,7 +52,7 @@ def measured(name: str) -> dict[str, Any]:
     items = data.sample(QUESTIONS, SEED)
     flows = {flow: BUILT_IN[flow](chunks, embedder) for flow in FLOWS}
     ended = {"": time.process_time()}  # by flow, in their order
-    found = Experiment(flows, items, MEASURES, data=name).run(
+    result = Experiment(flows, items, MEASURES, data=name).run(
         on_progress=lambda flow, done, total: ended.update({flow: time.process_time()})
     )
     cpu_s = {flow: end - begun for (flow, end), begun in zip(list(ended.items())[1:], ended.values(), strict=False)}
@@ -61,19 +61,19 @@ def measured(name: str) -> dict[str, Any]:
         "passages": dict(chunks.corpus.snapshot().stats().nodes)[chunks.name],
         "n": len(items),
         "index_cpu_s": round(index_cpu_s, 1),
-        "flows": {one.flow: one.json()["measures"] | {"cpu_s": round(cpu_s[one.flow], 2)} for one in found.flows},
+        "flows": {item.flow: item.json()["measures"] | {"cpu_s": round(cpu_s[item.flow], 2)} for item in result.flows},
         "default_is": choose(chunks, embedder)[1],
-        "verdicts": {str(measure): verdict(found, str(measure)) for measure in MEASURES},
+        "verdicts": {str(measure): verdict(result, str(measure)) for measure in MEASURES},
         "reference": REFERENCE.get(name, {}),
     }
 
 
-def verdict(found: Report, measure: str) -> dict[str, Any]:
+def verdict(report: Report, measure: str) -> dict[str, Any]:
     """Whether the default is below the better single retriever by more than the paired interval."""
-    means = {one.flow: one.json()["measures"][measure]["mean"] for one in found.flows}
+    means = {item.flow: item.json()["measures"][measure]["mean"] for item in report.flows}
     better = max(("bm25", "dense"), key=lambda flow: means[flow])
-    one = found.compare("default", better, measure)
-    difference = one.interval if one.better == "default" else one.interval.reversed
+    item = report.compare("default", better, measure)
+    difference = item.interval if item.better == "default" else item.interval.reversed
     return {"better_single": better, "difference": difference.json(), "holds": difference.high >= 0}
 
 
@@ -102,30 +102,32 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     ]
     lines += [_verdict_line(row) for row in rows]
     failing = [row["data"] for row in rows if not _holds(row)]
-    said = f"not on {', '.join(failing)}" if failing else f"on all {len(rows)} sets"
-    lines += ["", f"The default is not below the better single retriever by more than the interval: {said}.", ""]
+    message = f"not on {', '.join(failing)}" if failing else f"on all {len(rows)} sets"
+    lines += ["", f"The default is not below the better single retriever by more than the interval: {message}.", ""]
     return "\n".join(lines)
 
 
 def _line(row: dict[str, Any], flow: str) -> str:
-    found = row["flows"][flow]
-    cells = [_percent(found[str(measure)]) for measure in MEASURES]
+    found_flow = row["flows"][flow]
+    cells = [_percent(found_flow[str(measure)]) for measure in MEASURES]
     reference = row["reference"].get(flow)
-    told = f"{reference[0]} / {reference[1]}" if reference else ""
-    each = 1000 * found["cpu_s"] / row["n"]
-    return f"| {row['data']} | {row['passages']} | {row['n']} | {flow} | {' | '.join(cells)} | {told} | {each:.1f} |"
+    message = f"{reference[0]} / {reference[1]}" if reference else ""
+    share = 1000 * found_flow["cpu_s"] / row["n"]
+    return (
+        f"| {row['data']} | {row['passages']} | {row['n']} | {flow} | {' | '.join(cells)} | {message} | {share:.1f} |"
+    )
 
 
 def _verdict_line(row: dict[str, Any]) -> str:
     cells = []
     for measure in MEASURES:
-        found = row["verdicts"][str(measure)]
-        cells.append(f"{_percent(found['difference'], sign='+')} to {found['better_single']}")
+        found_verdict = row["verdicts"][str(measure)]
+        cells.append(f"{_percent(found_verdict['difference'], sign='+')} to {found_verdict['better_single']}")
     return f"| {row['data']} | {row['default_is']} | {' | '.join(cells)} | {'yes' if _holds(row) else 'NO'} |"
 
 
 def _holds(row: dict[str, Any]) -> bool:
-    return all(found["holds"] for found in row["verdicts"].values())
+    return all(found_verdict["holds"] for found_verdict in row["verdicts"].values())
 
 
 def _percent(interval: dict[str, float], sign: str = "") -> str:
@@ -137,13 +139,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "retrieval.json")
     parser.add_argument("sets", nargs="*", default=SETS, metavar="SET")
-    given = parser.parse_args()
+    options = parser.parse_args()
     rows = []
-    for name in given.sets:
+    for name in options.sets:
         rows.append(measured(name))
         print(markdown(rows[-1:]), flush=True)
-    publish("retrieval", {"seed": SEED, "questions": QUESTIONS, "sets": rows}, given.out)
-    given.out.with_suffix(".md").write_text(markdown(rows))
+    publish("retrieval", {"seed": SEED, "questions": QUESTIONS, "sets": rows}, options.out)
+    options.out.with_suffix(".md").write_text(markdown(rows))
 
 
 if __name__ == "__main__":

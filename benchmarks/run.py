@@ -58,11 +58,11 @@ WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf", "server")
 
 def main() -> None:
     alone = "--alone" in sys.argv
-    wanted = [name for name in sys.argv[1:] if name != "--alone"] or NAMES
-    unknown = set(wanted) - set(NAMES)
+    names = [name for name in sys.argv[1:] if name != "--alone"] or NAMES
+    unknown = set(names) - set(NAMES)
     if unknown:
         sys.exit(f"No benchmark {', '.join(sorted(unknown))}. There are: {', '.join(NAMES)}.")
-    failed = [name for name in wanted if subprocess.run(command(name, alone)).returncode != 0]
+    failed = [name for name in names if subprocess.run(command(name, alone)).returncode != 0]
     if failed:
         sys.exit(f"Failed: {', '.join(failed)}")
 

@@ -41,7 +41,7 @@ RSS = (
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><title>Walls</title><text>Basalt is <tspan>dark</tspan>.</text></svg>"
 
 
-def suffix_of(name: str, known: Collection[str]) -> str:
+def suffix_of(name: str, texts: Collection[str]) -> str:
     """The end of a name by which its reader is found; of two, the longer one.
 
     >>> suffix_of("a.tar.gz", (".gz", ".tar.gz")), suffix_of("a.txt.gz", (".gz", ".tar.gz"))
@@ -49,7 +49,7 @@ def suffix_of(name: str, known: Collection[str]) -> str:
     """
     ends = Path(name.lower()).suffixes
     two = "".join(ends[-2:])
-    return two if two in known else ends[-1]
+    return two if two in texts else ends[-1]
 
 
 def made() -> dict[str, bytes]:
@@ -58,9 +58,9 @@ def made() -> dict[str, bytes]:
     from tests.indexing.readers.compound import msg, xls
     from tests.indexing.readers.fixtures import FIXTURES
 
-    found = {name: make() for name, make in FIXTURES.items()} | CODE | dict(_pictures())
-    found |= {"a.msg": msg(), "a.xls": xls(), "a.mht": MHT, "a.rss": RSS, "a.svg": SVG}
-    return found | dict(_archives(found))
+    result = {name: make() for name, make in FIXTURES.items()} | CODE | dict(_pictures())
+    result |= {"a.msg": msg(), "a.xls": xls(), "a.mht": MHT, "a.rss": RSS, "a.svg": SVG}
+    return result | dict(_archives(result))
 
 
 def _pictures() -> Iterator[tuple[str, bytes]]:

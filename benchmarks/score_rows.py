@@ -33,7 +33,9 @@ ITEMS = [Item(f"q{number}", str(number), gold=((f"d{7 * number}",),)) for number
 @step
 def neighbours(query: Query) -> Ranking:
     first = 7 * int(query.text)
-    return Ranking(query, tuple(Hit(NODES[(first + 3 * at) % 700], 1 / (1 + at)) for at in range(FOUND)), "made")
+    return Ranking(
+        query, tuple(Hit(NODES[(first + 3 * index) % 700], 1 / (1 + index)) for index in range(FOUND)), "made"
+    )
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,12 @@ class Turned(Operator[Ranking, Ranking]):
 
 def cpu_us(work: Callable[[], object], rounds: int = 1) -> float:
     """Of a row, at least."""
-    taken = []
+    seconds = []
     for _ in range(rounds):
         began = time.process_time()
         work()
-        taken.append(time.process_time() - began)
-    return round(1e6 * min(taken) / FLOWS / QUESTIONS, 2)
+        seconds.append(time.process_time() - began)
+    return round(1e6 * min(seconds) / FLOWS / QUESTIONS, 2)
 
 
 def measured() -> dict[str, Any]:
@@ -65,25 +67,25 @@ def measured() -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.experiment"
-        asked = cpu_us(scores)
+        value = cpu_us(scores)
         size = path.stat().st_size
-        again, table = cpu_us(scores, 5), scores()
+        second_value, table = cpu_us(scores, 5), scores()
         assert table.asked == 0
-        found = {
-            "asked and kept": asked,
-            "from the file": again,
+        data = {
+            "asked and kept": value,
+            "from the file": second_value,
             "means of the arrays": cpu_us(lambda: table.scores.mean(axis=1), 5),
         }
-        found["with one measure more"] = cpu_us(lambda: scores(MEASURES + ADDED))
-    return {"CPU-µs a row": found, "bytes a row": round(size / FLOWS / QUESTIONS)}
+        data["with one measure more"] = cpu_us(lambda: scores(MEASURES + ADDED))
+    return {"CPU-µs a row": data, "bytes a row": round(size / FLOWS / QUESTIONS)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     about = {"flows": FLOWS, "questions": QUESTIONS, "measures": MEASURES, "passages found": FOUND}
-    publish("score_rows", about | {"python": platform.python_version()} | measured(), given.out)
+    publish("score_rows", about | {"python": platform.python_version()} | measured(), options.out)
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ def lines(name: str, part: str) -> Iterator[dict[str, Any]]:
 
 def distinct(count: int) -> list[tuple[str, str]]:
     """Distinct English sentences, each with the data set that it was first met in, shuffled once."""
-    found: dict[str, str] = {}
+    sentences_found: dict[str, str] = {}
     for name in NAMES:
         for row in lines(name, "corpus"):
             for start, end in sentences(row["text"]):
                 sentence = " ".join(row["text"][start:end].split())
                 if SHORTEST <= len(sentence) <= LONGEST:
-                    found.setdefault(sentence, name)
-    pairs = sorted(found.items())
+                    sentences_found.setdefault(sentence, name)
+    pairs = sorted(sentences_found.items())
     random.Random(0).shuffle(pairs)
     return pairs[:count]
 
@@ -61,12 +61,12 @@ def distinct(count: int) -> list[tuple[str, str]]:
 def questions(count: int) -> list[str]:
     """Distinct questions that people asked, an equal share from each of some data sets."""
     share = -(-count // len(ASKED))
-    asked: dict[str, None] = {}
+    request: dict[str, None] = {}
     for name in ASKED:
-        own = sorted({row["question"] for row in lines(name, "questions")} - asked.keys())
+        own = sorted({row["question"] for row in lines(name, "questions")} - request.keys())
         random.Random(0).shuffle(own)
-        asked.update(dict.fromkeys(own[:share]))
-    return list(asked)[:count]
+        request.update(dict.fromkeys(own[:share]))
+    return list(request)[:count]
 
 
 def vectors(texts: list[str], name: str, *, embed: bool = True) -> npt.NDArray[np.float32]:
@@ -84,10 +84,10 @@ def vectors(texts: list[str], name: str, *, embed: bool = True) -> npt.NDArray[n
         if not path.exists():
             if not embed:
                 break
-            made = model.embed(texts[start : start + AT_ONCE], kind="passage")
-            np.save(temporary := path.with_name("making.npy"), made)
+            new_vectors = model.embed(texts[start : start + AT_ONCE], kind="passage")
+            np.save(temporary := path.with_name("making.npy"), new_vectors)
             temporary.rename(path)
-            print(f"{start + len(made)} of {len(texts)}", flush=True)
+            print(f"{start + len(new_vectors)} of {len(texts)}", flush=True)
         parts.append(np.load(path))
     return np.concatenate(parts)
 

@@ -38,7 +38,7 @@ from results import publish
 from spolia import BM25, Answer, Corpus, Extract, Hit, Node, Query, Ranking, Reader, Run, step, sync
 from spolia.journal import Runs
 from spolia.models import ChatModel
-from spolia.server.service import HELD
+from spolia.server.service import MAX_CACHED_RESULTS
 
 FIRST_S, WORDS, EACH_S, FAULTY = 0.2, 24, 0.2, 5
 STREAMS, STARTS_PER_S, TURNS = 400, 40, 3
@@ -79,7 +79,7 @@ async def model() -> None:
     """A simulated model. `GET` tells when each connection with a reply in progress was lost."""
     numbers, lost = itertools.count(), list[float]()
 
-    async def each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):  # the client has closed it
             await answer(reader, writer)
 
@@ -89,11 +89,11 @@ async def model() -> None:
                 body = json.dumps(lost).encode()
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
                 continue
-            said = await reader.readexactly(int(re.search(rb"content-length: (\d+)", head.lower())[1]))  # type: ignore[index]
+            message = await reader.readexactly(int(re.search(rb"content-length: (\d+)", head.lower())[1]))  # type: ignore[index]
             if next(numbers) % FAULTY == FAULTY - 1:
                 writer.write(b"HTTP/1.1 503 Gone\r\nContent-Length: 0\r\n\r\n")
                 continue
-            question = re.findall(rb"Question (\d+)\.", said)[-1].decode()
+            question = re.findall(rb"Question (\d+)\.", message)[-1].decode()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             left = asyncio.ensure_future(reader.read(1))
             for number in range(WORDS):
@@ -108,7 +108,7 @@ async def model() -> None:
             left.cancel()
             await asyncio.wait([left])
 
-    server = await asyncio.start_server(each, "127.0.0.1", 0, backlog=1024)
+    server = await asyncio.start_server(serve_connection, "127.0.0.1", 0, backlog=1024)
     print(json.dumps({"url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}), flush=True)
     await server.serve_forever()
 
@@ -128,9 +128,12 @@ def serving(kind: str, url: str, folder: Path) -> None:
     from spolia.server.service import ServedFlow, Service
 
     flow = {"streams": lambda: reading(url), "answers": lambda: answering(folder)}.get(kind, lambda: nothing)()
-    served, runs = ServedFlow("flow", flow, flow), None if kind == "bare" else Runs(folder / f"{kind}.db", entries=HELD)
+    served, runs = (
+        ServedFlow("flow", flow, flow),
+        None if kind == "bare" else Runs(folder / f"{kind}.db", entries=MAX_CACHED_RESULTS),
+    )
     service = Service(Corpus(str(folder / f"{kind}.spolia")), [served], served, runs=runs, max_concurrent=512)
-    serve(service, lambda at, token: print(json.dumps({"url": at, "token": token}), flush=True))
+    serve(service, lambda position, token: print(json.dumps({"url": position, "token": token}), flush=True))
 
 
 def answering(folder: Path) -> Any:
@@ -143,7 +146,7 @@ def answering(folder: Path) -> Any:
 
 def flow_alone(folder: Path) -> None:
     """Ask the questions of each turn that a line names: CPU-ms of one, bare and as a server records it."""
-    flow, runs = answering(folder), Runs(folder / "answers alone.db", entries=HELD)
+    flow, runs = answering(folder), Runs(folder / "answers alone.db", entries=MAX_CACHED_RESULTS)
     flow(Query("What is first?"))
     print(json.dumps({}), flush=True)
     for line in sys.stdin:
@@ -179,18 +182,18 @@ def without_server(url: str, folder: Path, first: int) -> None:
     """The same streams without a server: CPU-ms of each."""
     from concurrent.futures import ThreadPoolExecutor
 
-    flow, runs = reading(url), Runs(folder / "alone.db", entries=HELD)
+    flow, runs = reading(url), Runs(folder / "alone.db", entries=MAX_CACHED_RESULTS)
 
-    def one(number: int) -> None:
+    def answer_question(number: int) -> None:
         time.sleep((number - first) / STARTS_PER_S)
         with Run(journal=runs.journal, cache=runs.cache) as run, run.lane():
             for _ in flow.stream(Query(f"Question {number}.")):
                 pass
 
     with ThreadPoolExecutor(STREAMS) as pool:
-        list(pool.map(one, [first]))
+        list(pool.map(answer_question, [first]))
         began = time.process_time()
-        list(pool.map(one, range(first + 1, first + 1 + STREAMS)))
+        list(pool.map(answer_question, range(first + 1, first + 1 + STREAMS)))
     print(json.dumps({"cpu_ms": (time.process_time() - began) / STREAMS * 1e3}), flush=True)
 
 
@@ -232,8 +235,8 @@ def megabytes(pid: int, name: str) -> float:
 
 def asked(url: str, path: str, bodies: Iterable[Any], token: str) -> None:
     """Requests one after the other, on one connection."""
-    at = urlsplit(url)
-    connection = http.client.HTTPConnection(at.hostname or "", at.port)
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     for body in bodies:
         connection.request("POST", path, json.dumps(body), headers)
@@ -258,44 +261,44 @@ def until_ready(url: str) -> None:
 
 def requests(folder: Path, peers: Path | None) -> dict[str, float]:
     """CPU-ms of a request for an empty answer, servers in turn; the median of the rounds."""
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         places = []
         for kind in ("bare", "with journal"):
-            pid, at = opened.enter_context(started("--serve", kind, "", folder))
-            places.append((kind, pid, at["url"], "/v1/answer", at["token"]))
+            pid, address = stack.enter_context(started("--serve", kind, "", folder))
+            places.append((kind, pid, address["url"], "/v1/answer", address["token"]))
         if peers:
-            pid, url = opened.enter_context(hayhooks(folder, peers))
+            pid, url = stack.enter_context(hayhooks(folder, peers))
             places.append(("Hayhooks", pid, url, "/nothing/run", ""))
-        found: dict[str, list[float]] = {name: [] for name, *_ in places}
+        result: dict[str, list[float]] = {name: [] for name, *_ in places}
         for number in range(ROUNDS + 1):
             for name, pid, url, path, token in places:
-                before = cpu_s(pid)
+                seconds = cpu_s(pid)
                 asked(url, path, itertools.repeat({"question": "What?"}, REQUESTS), token)
                 if number:  # the first round warms up
-                    found[name].append((cpu_s(pid) - before) / REQUESTS * 1e3)
-    return {name: median(each) for name, each in found.items()}
+                    result[name].append((cpu_s(pid) - seconds) / REQUESTS * 1e3)
+    return {name: median(item) for name, item in result.items()}
 
 
 def answers(folder: Path) -> dict[str, float]:
     """CPU-ms of an answer over HTTP and of its flow alone, in turn; the median of the turns."""
     costs: dict[str, list[float]] = {"served": [], "bare": [], "recorded": []}
     answering(folder)
-    with started("--serve", "answers", "", folder) as (pid, at), process_of("--flow-alone", folder) as alone:
+    with started("--serve", "answers", "", folder) as (pid, address), process_of("--flow-alone", folder) as alone:
         assert alone.stdin is not None
         assert alone.stdout is not None
         alone.stdout.readline()
-        until_ready(at["url"])
+        until_ready(address["url"])
         for turn in range(TURNS_OF_ANSWERS):
-            before = cpu_ns(pid)
-            asked(at["url"], "/v1/answer", turn_of_questions(turn), at["token"])
+            previous_count = cpu_ns(pid)
+            asked(address["url"], "/v1/answer", turn_of_questions(turn), address["token"])
             time.sleep(WRITTEN_S)
-            served = (cpu_ns(pid) - before) / ASKED / 1e6
+            served = (cpu_ns(pid) - previous_count) / ASKED / 1e6
             print(turn, file=alone.stdin, flush=True)
             flow = json.loads(alone.stdout.readline())
             if turn >= WARM_TURNS:
                 for name, cost in (flow | {"served": served}).items():
                     costs[name].append(float(cost))
-    return {name: median(each) for name, each in costs.items()}
+    return {name: median(item) for name, item in costs.items()}
 
 
 @contextmanager
@@ -324,63 +327,63 @@ def hayhooks(folder: Path, peers: Path) -> Iterator[tuple[int, str]]:
             process.kill()
 
 
-async def stream(at: dict[str, str], number: int, leaves: bool = False) -> tuple[bool, float]:
+async def stream(address: dict[str, str], number: int, leaves: bool = False) -> tuple[bool, float]:
     """Whether the answer came whole and is of this question, and how late its first word; or when the client left."""
-    place = urlsplit(at["url"])
+    place = urlsplit(address["url"])
     reader, writer = await asyncio.open_connection(place.hostname, place.port, limit=1 << 20)
     body = json.dumps(
         {"model": "flow", "stream": True, "messages": [{"role": "user", "content": f"Question {number}."}]}
     )
     writer.write(
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {at['token']}\r\n"
+        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {address['token']}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
     )
-    seen, late = b"", -1.0
-    while b"[DONE]" not in seen and (part := await reader.read(1 << 16)):
-        seen += part
-        if late < 0 and (first := re.search(rb"q(\d+)at([\d.]+)", seen)):
-            late = time.monotonic() - float(first[2])
+    received, delay = b"", -1.0
+    while b"[DONE]" not in received and (part := await reader.read(1 << 16)):
+        received += part
+        if delay < 0 and (first := re.search(rb"q(\d+)at([\d.]+)", received)):
+            delay = time.monotonic() - float(first[2])
             if leaves:
                 writer.transport.abort()
                 return True, time.monotonic()
     writer.close()
-    is_own = {int(one) for one in re.findall(rb"q(\d+)at", seen)} == {number}
-    return is_own and b"[DONE]" in seen and f" w{WORDS - 1}".encode() in seen, late
+    is_own = {int(match) for match in re.findall(rb"q(\d+)at", received)} == {number}
+    return is_own and b"[DONE]" in received and f" w{WORDS - 1}".encode() in received, delay
 
 
-async def streams(at: dict[str, str], first: int, count: int = STREAMS) -> list[tuple[bool, float]]:
-    async def one(number: int) -> tuple[bool, float]:
+async def streams(address: dict[str, str], first: int, count: int = STREAMS) -> list[tuple[bool, float]]:
+    async def read_stream(number: int) -> tuple[bool, float]:
         await asyncio.sleep(number / STARTS_PER_S)
-        return await stream(at, first + number)
+        return await stream(address, first + number)
 
-    return await asyncio.gather(*map(one, range(count)))
+    return await asyncio.gather(*map(read_stream, range(count)))
 
 
 def streaming(folder: Path) -> dict[str, Any]:
     served, alone, answers = list[float](), list[float](), list[tuple[bool, float]]()
-    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder) as (pid, at):
-        asyncio.run(stream(at, 0))
+    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder) as (pid, index):
+        asyncio.run(stream(index, 0))
         idle = megabytes(pid, "VmRSS")
         for first in range(1, 1 + TURNS * STREAMS, STREAMS):
-            before = cpu_s(pid)
-            answers += asyncio.run(streams(at, first))
-            served.append((cpu_s(pid) - before) / STREAMS * 1e3)
-            with started("--without-server", llm["url"], folder, first) as (_, found):
-                alone.append(float(found["cpu_ms"]))
-        most = megabytes(pid, "VmHWM")
-        late = sorted(one for whole, one in answers if whole)
-        left = [asyncio.run(stream(at, 1_000_000 + number, leaves=True))[1] for number in range(LEAVERS)]
+            seconds = cpu_s(pid)
+            answers += asyncio.run(streams(index, first))
+            served.append((cpu_s(pid) - seconds) / STREAMS * 1e3)
+            with started("--without-server", llm["url"], folder, first) as (_, data):
+                alone.append(float(data["cpu_ms"]))
+        value = megabytes(pid, "VmHWM")
+        delays = sorted(item for whole, item in answers if whole)
+        left = [asyncio.run(stream(index, 1_000_000 + number, leaves=True))[1] for number in range(LEAVERS)]
         time.sleep(0.5)
         place = urlsplit(llm["url"])
         connection = http.client.HTTPConnection(place.hostname or "", place.port)
         connection.request("GET", "/")
         stopped = json.loads(connection.getresponse().read())[-LEAVERS:]
-    beyond = median(one - other for one, other in zip(served, alone, strict=True))
+    beyond = median(item - other_value for item, other_value in zip(served, alone, strict=True))
     return {
         "streams": len(answers), "lost or mixed up": sum(not whole for whole, _ in answers),
-        "first word after the model's, ms": {f"p{at}": late[len(late) * at // 100] * 1e3 for at in (50, 95)},
+        "first word after the model's, ms": {f"p{index}": delays[len(delays) * index // 100] * 1e3 for index in (50, 95)},
         "cpu_ms of a stream": {"served": median(served), "flow alone": median(alone), "beyond the flow": beyond},
-        "megabytes": {"warm idle": idle, "most": most},
+        "megabytes": {"warm idle": idle, "most": value},
         "stopped after the client left": len(stopped),
         "work stopped after, ms": max(end - begin for begin, end in zip(left, stopped, strict=True)) * 1e3,
     }  # fmt: skip
@@ -389,10 +392,10 @@ def streaming(folder: Path) -> dict[str, Any]:
 def many(folder: Path) -> dict[str, float]:
     """Memory of a server early and late in a long row of streams."""
     (folder / "many").mkdir()
-    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder / "many") as (pid, at):
-        lost = sum(not whole for whole, _ in asyncio.run(streams(at, 0, EARLY)))
+    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder / "many") as (pid, address):
+        lost = sum(not whole for whole, _ in asyncio.run(streams(address, 0, EARLY)))
         early = megabytes(pid, "VmRSS")
-        lost += sum(not whole for whole, _ in asyncio.run(streams(at, EARLY, LONG - EARLY)))
+        lost += sum(not whole for whole, _ in asyncio.run(streams(address, EARLY, LONG - EARLY)))
         return {"streams": LONG, "lost or mixed up": lost, "MB early": early, "MB late": megabytes(pid, "VmRSS")}
 
 
@@ -417,11 +420,11 @@ def main() -> None:
         without_server(url, Path(folder), int(first))
     else:
         with tempfile.TemporaryDirectory() as folder:
-            found: dict[str, Any] = {"cpu_ms of a request": requests(Path(folder), options.peers)}
-            found |= streaming(Path(folder))
+            data: dict[str, Any] = {"cpu_ms of a request": requests(Path(folder), options.peers)}
+            data |= streaming(Path(folder))
             if options.long:
-                found["long row"] = many(Path(folder))
-        publish("server", found, options.out)
+                data["long row"] = many(Path(folder))
+        publish("server", data, options.out)
 
 
 if __name__ == "__main__":

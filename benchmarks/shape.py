@@ -94,7 +94,7 @@ def circles(modules: Trees) -> list[list[str]]:
     for name, tree in modules.items():
         nodes = list(ast.walk(tree))
         statements = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
-        reached = {other for node in statements for other in imported_names(node)}
+        reached = {other_module for node in statements for other_module in imported_names(node)}
         packages = {
             item.asname or item.name: f"{node.module}.{item.name}"
             for node in statements
@@ -106,7 +106,9 @@ def circles(modules: Trees) -> list[list[str]]:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
                 package = packages[node.value.id]
                 reached |= {f"{package}.{node.attr}", names_of(package).get(node.attr, "")}
-        edges[name] = {other for other in reached if other in modules and not _within(name, other)}
+        edges[name] = {
+            other_module for other_module in reached if other_module in modules and not _within(name, other_module)
+        }
     return components(edges)
 
 
@@ -120,7 +122,7 @@ def _package(module: str) -> str:
 
 def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
     """Names of public classes that several modules bind at their top: to a class, a type or another value."""
-    found, classes = defaultdict(list), set[str]()
+    result, classes = defaultdict(list), set[str]()
     for name, tree in modules.items():
         for node in tree.body:
             targets = getattr(node, "targets", [getattr(node, "target", None)])
@@ -128,15 +130,19 @@ def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes.add(node.name)
                 bound = {node.name}
-            for one in bound:
-                found[one].append(name)
-    return {name: homes for name, homes in found.items() if name in classes and len(homes) > 1}
+            for item in bound:
+                result[item].append(name)
+    return {name: homes for name, homes in result.items() if name in classes and len(homes) > 1}
 
 
 def cycles(modules: Trees) -> int:
     """Count the groups of modules that import each other when they are loaded."""
     edges = {
-        name: {other for other in imports(tree.body) if other in modules and not _within(name, other)}
+        name: {
+            other_module
+            for other_module in imports(tree.body)
+            if other_module in modules and not _within(name, other_module)
+        }
         for name, tree in modules.items()
     }
     return len(components(edges))
@@ -147,26 +153,26 @@ def components(edges: dict[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    texts: list[list[str]] = []
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
         stack.append(name)
-        for other in edges[name]:
-            if other not in index:
-                visit(other)
-            if other in stack:
-                low[name] = min(low[name], low[other])
+        for other_module in edges[name]:
+            if other_module not in index:
+                visit(other_module)
+            if other_module in stack:
+                low[name] = min(low[name], low[other_module])
         if low[name] == index[name]:
             start = stack.index(name)
             if len(stack) - start > 1:
-                found.append(sorted(stack[start:]))
+                texts.append(sorted(stack[start:]))
             del stack[start:]
 
     for name in edges:
         if name not in index:
             visit(name)
-    return found
+    return texts
 
 
 def sync_files() -> int:
@@ -220,14 +226,14 @@ BEFORE = {
 
 
 def main() -> None:
-    modules, found = trees(), shape()
+    modules, counts = trees(), shape()
     if "--out" in sys.argv:
-        publish("shape", {**found, "before": BEFORE}, Path(sys.argv[sys.argv.index("--out") + 1]))
+        publish("shape", {**counts, "before": BEFORE}, Path(sys.argv[sys.argv.index("--out") + 1]))
         return
     if "--json" in sys.argv:
-        print(json.dumps(found))
+        print(json.dumps(counts))
         return
-    for name, number in found.items():
+    for name, number in counts.items():
         print(f"{name.replace('_', ' '):18} {number:,}")
     for name, homes in duplicate_classes(modules).items():
         print(f"  class {name}: {', '.join(homes)}")

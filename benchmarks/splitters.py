@@ -111,9 +111,9 @@ def measured(splitter: Splitter, document: Document, rounds: int) -> dict[str, A
     part = Part(Node(document.id, document.text, span=Span(0, len(document.text))), document)
     best, count = float("inf"), 0
     for _ in range(rounds):
-        before = time.process_time()
+        previous_start = time.process_time()
         count = sum(1 for _ in splitter.pieces(part))
-        best = min(best, time.process_time() - before)
+        best = min(best, time.process_time() - previous_start)
     size = len(document.text.encode())
     form = document.uri.rpartition(".")[2]
     return {
@@ -128,9 +128,9 @@ def measured(splitter: Splitter, document: Document, rounds: int) -> dict[str, A
 def splitters() -> dict[str, Splitter]:
     """Every splitter in the catalogue as it is by default; those of windows also with the embedder's tokenizer."""
     classes = [cls for cls in Catalogue().operators() if issubclass(cls, Splitter)]
-    found: dict[str, Splitter] = {cls.__name__: cls(**NEEDED.get(cls, {})) for cls in classes}
-    counted = {"SlidingWindow": SlidingWindow(tokenizer=WordPiece()), "TokenWindow": TokenWindow(tokenizer=WordPiece())}
-    return found | {f"{name}, WordPiece": splitter for name, splitter in counted.items()}
+    new_splitters: dict[str, Splitter] = {cls.__name__: cls(**NEEDED.get(cls, {})) for cls in classes}
+    counts = {"SlidingWindow": SlidingWindow(tokenizer=WordPiece()), "TokenWindow": TokenWindow(tokenizer=WordPiece())}
+    return new_splitters | {f"{name}, WordPiece": splitter for name, splitter in counts.items()}
 
 
 def main() -> None:

@@ -77,15 +77,15 @@ def lines(text):  # type: ignore[no-untyped-def]
 @cache
 def rows() -> tuple[dict[str, int], Any]:
     """Which row of the vectors a sentence or a question has."""
-    pairs, asked = sentences.distinct(REAL), sentences.questions(ASKED)
+    pairs, questions = sentences.distinct(REAL), sentences.questions(ASKED)
     texts = [sentence for sentence, _ in pairs]
     vectors = [
         sentences.vectors(texts, "sentences"),
-        sentences.vectors(asked, "questions"),
+        sentences.vectors(questions, "questions"),
         np.ones((1, 384)) / 384**0.5,
     ]
-    known = {text: row for row, text in enumerate([*texts, *asked, FIRST])}
-    return known, np.concatenate(vectors).astype(np.float32)
+    rows_by_text = {text: row for row, text in enumerate([*texts, *questions, FIRST])}
+    return rows_by_text, np.concatenate(vectors).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,15 @@ class Known(Value):
         return self.model.fingerprint()
 
     def embed(self, texts: Sequence[str], *, kind: str) -> Any:
-        known, vectors = rows()
-        if all(text in known for text in texts):
-            return vectors[[known[text] for text in texts]]
+        rows_by_text, vectors = rows()
+        if all(text in rows_by_text for text in texts):
+            return vectors[[rows_by_text[text] for text in texts]]
         halves = [text.split(BETWEEN) for text in texts]
-        found = vectors[[known[first] for first, _ in halves]] + vectors[[known[second] for _, second in halves]]
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        sums = (
+            vectors[[rows_by_text[first] for first, _ in halves]]
+            + vectors[[rows_by_text[second] for _, second in halves]]
+        )
+        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text) // 4 for text in texts]
@@ -129,8 +132,8 @@ def written(folder: Path, nodes: int) -> None:
     for name in sentences.NAMES:
         texts = [text for text in by_set.get(name, []) if BETWEEN not in text]
         if nodes > REAL:
-            wanted = nodes * len(by_set.get(name, [])) // REAL
-            pairs = draw.integers(0, max(len(texts), 1), (wanted, 2)).tolist()
+            count = nodes * len(by_set.get(name, [])) // REAL
+            pairs = draw.integers(0, max(len(texts), 1), (count, 2)).tolist()
             texts = list(dict.fromkeys(f"{texts[a]}{BETWEEN}{texts[b]}" for a, b in pairs))
         for start in range(0, len(texts), PER_FILE):
             path = folder / f"{number // 1000:03}" / f"{number:06} {name}.txt"
@@ -154,7 +157,7 @@ def build(folder: Path, store: Path, report: Path) -> None:
     access = team if corpus.exists() else None
     rows()
     began, ticked = time.process_time(), time.perf_counter()
-    found = sync(
+    summary = sync(
         folder, corpus, splitter=lines, embedder=Known(), fields=FIELDS, metadata=said, access=access, batch=5_000
     )
     times = {"cpu_s": round(time.process_time() - began, 1), "wall_s": round(time.perf_counter() - ticked, 1)}
@@ -163,9 +166,9 @@ def build(folder: Path, store: Path, report: Path) -> None:
         json.dumps(
             {
                 **times,
-                "files": found.added or found.changed,
+                "files": summary.added or summary.changed,
                 "nodes": dict(stats.nodes)["chunk"],
-                "texts_embedded": found.embedded,
+                "texts_embedded": summary.embedded,
                 "mb": round(stats.bytes / 1e6),
             }
         )
@@ -179,61 +182,63 @@ def asking(work: Callable[[str], Any], questions: Sequence[str], rounds: int) ->
     work(FIRST)
     opening = (time.thread_time() - began) * 1e3
     for _ in range(rounds):
-        for at, question in enumerate(questions):
+        for index, question in enumerate(questions):
             began, ticked = time.thread_time(), time.perf_counter()
             work(question)
-            cpu[at].append((time.thread_time() - began) * 1e3)
-            wall[at].append((time.perf_counter() - ticked) * 1e3)
+            cpu[index].append((time.thread_time() - began) * 1e3)
+            wall[index].append((time.perf_counter() - ticked) * 1e3)
     return {
         "opening_cpu_ms": round(opening, 1),
-        "first_cpu_ms": quantiles([taken[0] for taken in cpu]),
-        "cpu_ms": quantiles([statistics.median(taken) for taken in cpu]),
-        "wall_ms": quantiles([statistics.median(taken) for taken in wall]),
+        "first_cpu_ms": quantiles([usage[0] for usage in cpu]),
+        "cpu_ms": quantiles([statistics.median(usage) for usage in cpu]),
+        "wall_ms": quantiles([statistics.median(usage) for usage in wall]),
     }
 
 
-def exact(group: NodeGroup, who: frozenset[str], wanted: Filter | None, questions: Sequence[str]) -> list[set[str]]:
+def exact(
+    group: NodeGroup, principals: frozenset[str], expected_filter: Filter | None, questions: Sequence[str]
+) -> list[set[str]]:
     """Ids of what comparing all vectors finds."""
-    snapshot, known = group.snapshot(), Known()
-    allowed = snapshot.allowed(group.name, who, wanted)
-    keys, vectors = allowed.keys[allowed.positions()], snapshot.vectors(group.name, known.name, allowed)
-    found = []
-    for asked in known.embed(questions, kind="query"):
-        best = np.argsort(-(vectors @ asked), kind="stable")[:TOP_K]
-        found.append({node.id for node in snapshot.nodes(keys[best].tolist(), who)})
-    return found
+    snapshot, embedder = group.snapshot(), Known()
+    allowed = snapshot.allowed(group.name, principals, expected_filter)
+    keys, vectors = allowed.keys[allowed.positions()], snapshot.vectors(group.name, embedder.name, allowed)
+    results = []
+    for vector in embedder.embed(questions, kind="query"):
+        best = np.argsort(-(vectors @ vector), kind="stable")[:TOP_K]
+        results.append({node.id for node in snapshot.nodes(keys[best].tolist(), principals)})
+    return results
 
 
-def recall(flow: Dense, who: frozenset[str], wanted: Filter | None, questions: Sequence[str]) -> float:
-    right = exact(flow.group, who, wanted, questions)
-    found = [{hit.node.id for hit in flow(Query(question)).hits} for question in questions]
-    return round(sum(len(a & b) for a, b in zip(found, right, strict=True)) / max(sum(map(len, right)), 1), 4)
+def recall(flow: Dense, principals: frozenset[str], expected_filter: Filter | None, questions: Sequence[str]) -> float:
+    right = exact(flow.group, principals, expected_filter, questions)
+    result = [{hit.node.id for hit in flow(Query(question)).hits} for question in questions]
+    return round(sum(len(a & b) for a, b in zip(result, right, strict=True)) / max(sum(map(len, right)), 1), 4)
 
 
 def ask(store: Path, report: Path, restricted: str, rounds: str) -> None:
     group, questions = Corpus(str(store)).group(), sentences.questions(ASKED)
     rows()
-    found: dict[str, Any] = {"BM25": {}, "Dense": {}}
+    data: dict[str, Any] = {"BM25": {}, "Dense": {}}
     cases = {"a tenth may be read": None, "a tenth may be read, 10 % of the files": FILTERS["10 % of the files"]}
     principals = ["team 3"] if restricted == "yes" else []
-    for name, wanted in (cases if principals else FILTERS).items():
-        words, near = BM25(group, TOP_K, filter=wanted), Dense(group, Known(), TOP_K, filter=wanted)
+    for name, case in (cases if principals else FILTERS).items():
+        words, near = BM25(group, TOP_K, filter=case), Dense(group, Known(), TOP_K, filter=case)
         with Run(groups=principals):
-            found["BM25"][name] = asking(lambda text, flow=words: flow(Query(text)), questions, int(rounds))
-            said = asking(lambda text, flow=near: flow(Query(text)), questions, int(rounds))
-            said["recall"] = recall(near, frozenset(principals), wanted, questions)
-            found["Dense"][name] = said
+            data["BM25"][name] = asking(lambda text, flow=words: flow(Query(text)), questions, int(rounds))
+            seconds = asking(lambda text, flow=near: flow(Query(text)), questions, int(rounds))
+            seconds["recall"] = recall(near, frozenset(principals), case, questions)
+            data["Dense"][name] = seconds
     if not principals:
-        both = hybrid(group, Known(), top_k=TOP_K)
+        paired_flow = hybrid(group, Known(), top_k=TOP_K)
         with Run():
-            found["hybrid"] = {"everything": asking(lambda text: both(Query(text)), questions, int(rounds))}
+            data["hybrid"] = {"everything": asking(lambda text: paired_flow(Query(text)), questions, int(rounds))}
         model = Dense(group, MiniLM(), TOP_K)
 
         def embedding(text: str) -> Any:
             return model(Query(text))
 
-        found["Dense, embedding the question"] = {"everything": asking(embedding, questions, 1)}
-    report.write_text(json.dumps(found))
+        data["Dense, embedding the question"] = {"everything": asking(embedding, questions, 1)}
+    report.write_text(json.dumps(data))
 
 
 def measured(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
@@ -242,14 +247,14 @@ def measured(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
     written(folder, nodes)
     result: dict[str, Any] = {"made_of": "distinct sentences" if nodes <= REAL else "pairs of sentences"}
     for restricted in ("no", "yes"):
-        _, most = child("build", folder, store, report, code=__file__)
+        _, peak = child("build", folder, store, report, code=__file__)
         result["given readers" if restricted == "yes" else "indexed"] = json.loads(report.read_text()) | {
-            "anon_mb": most
+            "anon_mb": peak
         }
-        _, most = child("ask", store, report, restricted, str(rounds), code=__file__)
-        for way, found in json.loads(report.read_text()).items():
-            result[way] = result.get(way, {}) | found
-        result["asking_anon_mb"] = max(most, result.get("asking_anon_mb", 0))
+        _, peak = child("ask", store, report, restricted, str(rounds), code=__file__)
+        for way, row in json.loads(report.read_text()).items():
+            result[way] = result.get(way, {}) | row
+        result["asking_anon_mb"] = max(peak, result.get("asking_anon_mb", 0))
     return result
 
 

@@ -21,30 +21,30 @@ SIGNS = {"at_most": "≤", "at_least": "≥"}
 UNNOTED = {"noted": "not at the time"}
 
 
-def rejudged(name: str, found: Any) -> Any:
+def rejudged(name: str, result: Any) -> Any:
     """A result with the fields that every result has."""
-    if isinstance(found, list):
-        return [rejudged(name, one) for one in found]
-    machine = found.get("machine")
-    known = machine if isinstance(machine, dict) else {"system": machine} if machine else UNNOTED
-    if isinstance(load := found.get("load"), float):
-        known = {**known, "load": load}
-    if python := found.get("python"):
-        known = {**known, "python": python}
-    return {**found, **told(JUDGES[name](found)), "machine": known}
+    if isinstance(result, list):
+        return [rejudged(name, item) for item in result]
+    machine = result.get("machine")
+    known_machine = machine if isinstance(machine, dict) else {"system": machine} if machine else UNNOTED
+    if isinstance(load := result.get("load"), float):
+        known_machine = {**known_machine, "load": load}
+    if python := result.get("python"):
+        known_machine = {**known_machine, "python": python}
+    return {**result, **told(JUDGES[name](result)), "machine": known_machine}
 
 
-def rows(name: str, found: Any) -> Iterator[tuple[str, str, str, str, str]]:
+def rows(name: str, data: Any) -> Iterator[tuple[str, str, str, str, str]]:
     """Result, what was measured, number, limit, verdict."""
-    if isinstance(found, list):
-        for one in found:
-            yield from rows(name, one)
+    if isinstance(data, list):
+        for row in data:
+            yield from rows(name, row)
         return
-    for what, number in found["measured"].items():
-        bounds = found["limit"].get(what, {})
+    for figure, number in data["measured"].items():
+        bounds = data["limit"].get(figure, {})
         limit = ", ".join(f"{SIGNS[side]} {bound:g}" for side, bound in bounds.items())
         holds = all(number <= bound if side == "at_most" else number >= bound for side, bound in bounds.items())
-        yield name, what, f"{number:g}", limit, ("yes" if holds else "NO") if bounds else ""
+        yield name, figure, f"{number:g}", limit, ("yes" if holds else "NO") if bounds else ""
 
 
 def main() -> None:
@@ -55,16 +55,16 @@ def main() -> None:
     table = [("result", "what", "measured", "limit", "reached")]
     for path in sorted(RESULTS.glob("*.json")):
         if path.stem in JUDGES and (not options.names or path.stem in options.names):
-            found = json.loads(path.read_text())
+            data = json.loads(path.read_text())
             if options.judge:
-                found = rejudged(path.stem, found)
-                path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            table += rows(path.stem, found)
+                data = rejudged(path.stem, data)
+                path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+            table += rows(path.stem, data)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     failed = [
-        f"{name}: {what} {number}, limit {limit}" for name, what, number, limit, verdict in table if verdict == "NO"
+        f"{name}: {figure} {number}, limit {limit}" for name, figure, number, limit, verdict in table if verdict == "NO"
     ]
     print("\nNot reached:\n" + "\n".join(failed) if failed else "\nEverything that has a limit is reached.")
 

@@ -102,38 +102,38 @@ def timed(work: Callable[[int], Any], rounds: int, count: int) -> dict[str, dict
     """CPU and wall ms over `count` questions, each the least of the rounds."""
     cpu, wall = [float("inf")] * count, [float("inf")] * count
     work(0)
-    for at in list(range(count)) * rounds:
+    for index in list(range(count)) * rounds:
         began, ticked = time.thread_time(), time.perf_counter()
-        work(at)
-        cpu[at] = min(cpu[at], (time.thread_time() - began) * 1e3)
-        wall[at] = min(wall[at], (time.perf_counter() - ticked) * 1e3)
+        work(index)
+        cpu[index] = min(cpu[index], (time.thread_time() - began) * 1e3)
+        wall[index] = min(wall[index], (time.perf_counter() - ticked) * 1e3)
     return {"cpu_ms": quantiles(cpu), "wall_ms": quantiles(wall)}
 
 
-def quantiles(found: Sequence[float]) -> dict[str, float]:
-    return {"p50": round(statistics.median(found), 3), "p95": round(statistics.quantiles(found, n=20)[-1], 3)}
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    return {"p50": round(statistics.median(values), 3), "p95": round(statistics.quantiles(values, n=20)[-1], 3)}
 
 
 def measured(search: Search[Vectors], queries: Vectors, allowed: Allowed, rounds: int) -> dict[str, Any]:
-    return timed(lambda at: search.search(queries[at : at + 1], TOP_K, allowed), rounds, len(queries))
+    return timed(lambda position: search.search(queries[position : position + 1], TOP_K, allowed), rounds, len(queries))
 
 
 def recall(search: Search[Vectors], exact: Search[Vectors], queries: Vectors, allowed: Allowed) -> float:
-    found, right = search.search(queries, TOP_K, allowed), exact.search(queries, TOP_K, allowed)
-    pairs = list(zip(found, right, strict=True))
-    held = sum(len(dict(a).keys() & dict(b).keys()) for a, b in pairs)
-    return round(held / sum(len(b) for _, b in pairs), 4)
+    hits, right = search.search(queries, TOP_K, allowed), exact.search(queries, TOP_K, allowed)
+    pairs = list(zip(hits, right, strict=True))
+    total = sum(len(dict(a).keys() & dict(b).keys()) for a, b in pairs)
+    return round(total / sum(len(b) for _, b in pairs), 4)
 
 
 def masks(vectors: Vectors, labels: Any) -> dict[str, Any]:
     draw, count = np.random.default_rng(0), len(vectors)
-    found = {f"random {share:.1%}": draw.random(count) < share for share in (0.1, 0.01, 0.001)}
+    result = {f"random {share:.1%}": draw.random(count) < share for share in (0.1, 0.01, 0.001)}
     for name in ("pubmedqa", "aragog", "xquad_en", "cranfield"):
-        found[f"data set {name}"] = labels == name
+        result[f"data set {name}"] = labels == name
     likeness = vectors @ vectors[5]
     for share in (0.1, 0.01, 0.001):
-        found[f"topic {share:.1%}"] = likeness >= np.sort(likeness)[-int(share * count)]
-    return found
+        result[f"topic {share:.1%}"] = likeness >= np.sort(likeness)[-int(share * count)]
+    return result
 
 
 # The parts.
@@ -166,7 +166,7 @@ def hundred_thousand(folder: Path, vectors: Vectors, labels: Any, queries: Vecto
 
 def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> list[dict[str, Any]]:
     """From which size on a graph is faster."""
-    found = []
+    results = []
     for size in SIZES:
         store, settings = folder / f"of {size}", SETTINGS.but(above=0)
         keep(store, vectors[np.random.default_rng(size).permutation(len(vectors))[:size]])
@@ -177,7 +177,7 @@ def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> li
         allowed, graph = Allowed(placed.keys), along(settings)
         graph._pays = lambda *_: True  # type: ignore[method-assign]  # also where it does not
         exact = ExactSearch(placed)
-        found.append(
+        results.append(
             {
                 "vectors": size,
                 "build_cpu_s": round(took, 2),
@@ -186,7 +186,7 @@ def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> li
                 "recall": recall(graph, exact, queries, allowed),
             }
         )
-    return found
+    return results
 
 
 def recombined(folder: Path, vectors: Vectors, nodes: int) -> None:
@@ -205,8 +205,8 @@ def million(folder: Path, vectors: Vectors, nodes: int) -> dict[str, Any]:
     killed_s, killed_mb = child("build", folder, kill_after_graphs=1)
     whole = sorted(path.name for path in folder.rglob("*.hnsw"))
     resumed_s, resumed_mb = child("build", folder)
-    said = folder / "said.json"
-    _, asking_mb = child("ask", folder, said)
+    log = folder / "said.json"
+    _, asking_mb = child("ask", folder, log)
     return {
         "nodes": nodes,
         "made_of": "normalised sums of the vectors of two sentences",
@@ -219,7 +219,7 @@ def million(folder: Path, vectors: Vectors, nodes: int) -> dict[str, Any]:
         },
         "graph_mb": round(sum(path.stat().st_size for path in folder.rglob("*.hnsw")) / 1e6),
         "asking_anon_mb": asking_mb,
-        **json.loads(said.read_text()),
+        **json.loads(log.read_text()),
     }
 
 
@@ -227,12 +227,12 @@ def child(
     part: str, folder: Path, *more: Path | str, kill_after_graphs: int = 0, code: str = __file__
 ) -> tuple[float, int]:
     """Seconds and the most anonymous MB of a process that does a part; killed in the midst of the next graph."""
-    began, most, done_at = time.monotonic(), 0, 0.0
+    began, peak, done_at = time.monotonic(), 0, 0.0
     running = subprocess.Popen([sys.executable, code, "--part", part, str(folder), *map(str, more)])
     while running.poll() is None:
         status = Path(f"/proc/{running.pid}/status").read_text()
-        most = max(
-            most, *(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("RssAnon")), 0
+        peak = max(
+            peak, *(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("RssAnon")), 0
         )
         if kill_after_graphs and len(list(folder.rglob("*.hnsw"))) >= kill_after_graphs:
             done_at = done_at or time.monotonic()
@@ -241,7 +241,7 @@ def child(
         time.sleep(0.05)
     if running.returncode not in (0, -signal.SIGKILL if kill_after_graphs else 0):
         sys.exit(f"{part} ended with {running.returncode}")
-    return time.monotonic() - began, most
+    return time.monotonic() - began, peak
 
 
 def ask(folder: Path, said: Path) -> None:
@@ -250,16 +250,16 @@ def ask(folder: Path, said: Path) -> None:
     placed, along = opened(folder)
     graph, exact, allowed, model = along(SETTINGS), ExactSearch(placed), Allowed(placed.keys), MiniLM()
     tenth = Allowed(placed.keys, np.random.default_rng(0).random(len(placed.keys)) < 0.1)
-    found = {
+    result = {
         "without_embedding": measured(graph, queries, allowed, 1),
         "with_embedding": timed(
-            lambda at: graph.search(model.embed([texts[at]], kind="query"), TOP_K, allowed), 1, len(texts)
+            lambda position: graph.search(model.embed([texts[position]], kind="query"), TOP_K, allowed), 1, len(texts)
         ),
         "random 10.0%": measured(graph, queries[:100], tenth, 1),
         "recall": recall(graph, exact, queries[:100], allowed),
         "random 10.0% recall": recall(graph, exact, queries[:50], tenth),
     }
-    said.write_text(json.dumps(found))
+    said.write_text(json.dumps(result))
 
 
 def small(folder: Path, vectors: Vectors, queries: Vectors) -> dict[str, Any]:
@@ -287,10 +287,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         parts: dict[str, Callable[[Path], Any]] = {
-            "small": lambda at: small(at, vectors, queries),
-            "by_size": lambda at: by_size(at, vectors, queries, options.rounds),
-            "large": lambda at: hundred_thousand(at, vectors, labels, queries, options.rounds),
-            "million": lambda at: million(at, vectors, options.nodes),
+            "small": lambda position: small(position, vectors, queries),
+            "by_size": lambda position: by_size(position, vectors, queries, options.rounds),
+            "large": lambda position: hundred_thousand(position, vectors, labels, queries, options.rounds),
+            "million": lambda position: million(position, vectors, options.nodes),
         }
         for name in options.only:
             result[name] = parts[name](folder / name)

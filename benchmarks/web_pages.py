@@ -72,7 +72,9 @@ class Surroundings:
         return self.draw.choice(self.draw.choice(self.others)[1]).split(". ")[0][:200]
 
     def links(self, count: int) -> str:
-        return "".join(f'<li><a href="/{at}">{escape(title)}</a></li>' for at, title in enumerate(self.titles(count)))
+        return "".join(
+            f'<li><a href="/{index}">{escape(title)}</a></li>' for index, title in enumerate(self.titles(count))
+        )
 
     def menu(self) -> str:
         return f"<ul>{self.links(self.draw.randint(5, 14))}</ul>"
@@ -111,54 +113,54 @@ class Surroundings:
         return f"<p>© 2026 Example Media. All rights reserved.</p><ul>{self.links(5)}</ul>"
 
 
-def semantic(article: Article, around: Surroundings) -> str:
+def semantic(article: Article, surroundings: Surroundings) -> str:
     return (
-        f"{around.cookies()}<header><a href='/'>Example</a><nav>{around.menu()}</nav></header><main><article>"
-        f"<h1>{article.title}</h1>{article.html}</article></main><aside>{around.teasers()}</aside>"
-        f"<footer>{around.imprint()}</footer>"
+        f"{surroundings.cookies()}<header><a href='/'>Example</a><nav>{surroundings.menu()}</nav></header><main><article>"
+        f"<h1>{article.title}</h1>{article.html}</article></main><aside>{surroundings.teasers()}</aside>"
+        f"<footer>{surroundings.imprint()}</footer>"
     )
 
 
-def divisions(article: Article, around: Surroundings) -> str:
+def divisions(article: Article, surroundings: Surroundings) -> str:
     return (
-        f'<div id="wrap"><div class="header"><div class="menu">{around.menu()}</div></div><div class="sidebar">'
-        f'{around.teasers()}{around.newsletter()}</div><div class="content"><h1>{article.title}</h1>{around.sharing()}'
-        f'<div class="text">{article.html}</div></div><div class="footer">{around.imprint()}</div></div>'
-        f"{around.cookies()}"
+        f'<div id="wrap"><div class="header"><div class="menu">{surroundings.menu()}</div></div><div class="sidebar">'
+        f'{surroundings.teasers()}{surroundings.newsletter()}</div><div class="content"><h1>{article.title}</h1>{surroundings.sharing()}'
+        f'<div class="text">{article.html}</div></div><div class="footer">{surroundings.imprint()}</div></div>'
+        f"{surroundings.cookies()}"
     )
 
 
-def layout_table(article: Article, around: Surroundings) -> str:
+def layout_table(article: Article, surroundings: Surroundings) -> str:
     return (
-        f"<table width='100%'><tr><td colspan=2>{around.menu()}</td></tr><tr><td width=160>{around.menu()}</td>"
-        f"<td><h1>{article.title}</h1>{article.html}</td></tr><tr><td colspan=2>{around.imprint()}</td></tr></table>"
+        f"<table width='100%'><tr><td colspan=2>{surroundings.menu()}</td></tr><tr><td width=160>{surroundings.menu()}</td>"
+        f"<td><h1>{article.title}</h1>{article.html}</td></tr><tr><td colspan=2>{surroundings.imprint()}</td></tr></table>"
     )
 
 
-def blog(article: Article, around: Surroundings) -> str:
+def blog(article: Article, surroundings: Surroundings) -> str:
     return (
-        f'<div class="site-header"><a href="/">Example</a>{around.menu()}</div><div class="post hentry">'
-        f'<h1 class="entry-title">{article.title}</h1><div class="entry-content">{article.html}</div>{around.sharing()}'
-        f'</div>{around.comments()}<div class="widget-area"><h3>Archive</h3>{around.menu()}</div>'
-        f'<div class="site-footer">{around.imprint()}</div>{around.cookies()}'
+        f'<div class="site-header"><a href="/">Example</a>{surroundings.menu()}</div><div class="post hentry">'
+        f'<h1 class="entry-title">{article.title}</h1><div class="entry-content">{article.html}</div>{surroundings.sharing()}'
+        f'</div>{surroundings.comments()}<div class="widget-area"><h3>Archive</h3>{surroundings.menu()}</div>'
+        f'<div class="site-footer">{surroundings.imprint()}</div>{surroundings.cookies()}'
     )
 
 
-def news(article: Article, around: Surroundings) -> str:
+def news(article: Article, surroundings: Surroundings) -> str:
     return (
-        f"<header><nav>{around.menu()}</nav></header>{around.cookies()}<div class='page'><article class='story'>"
-        f"<h1>{article.title}</h1>{around.sharing()}<div class='body'>{article.html}</div></article>"
-        f"{around.newsletter()}{around.teasers()}{around.comments()}<div class='rail'>{around.teasers()}</div></div>"
-        f"<footer>{around.imprint()}</footer>"
+        f"<header><nav>{surroundings.menu()}</nav></header>{surroundings.cookies()}<div class='page'><article class='story'>"
+        f"<h1>{article.title}</h1>{surroundings.sharing()}<div class='body'>{article.html}</div></article>"
+        f"{surroundings.newsletter()}{surroundings.teasers()}{surroundings.comments()}<div class='rail'>{surroundings.teasers()}</div></div>"
+        f"<footer>{surroundings.imprint()}</footer>"
     )
 
 
-def manual(article: Article, around: Surroundings) -> str:
+def manual(article: Article, surroundings: Surroundings) -> str:
     return (
-        f'<div class="toc sphinxsidebar" role="navigation"><h3>Contents</h3>{around.menu()}{around.menu()}</div>'
+        f'<div class="toc sphinxsidebar" role="navigation"><h3>Contents</h3>{surroundings.menu()}{surroundings.menu()}</div>'
         f'<div class="document"><div class="body" role="main"><h1>{article.title}</h1>{article.html}</div></div>'
         '<div class="prev-next"><a href="#">Back</a> <a href="#">Next</a></div>'
-        f'<div class="footer">{around.imprint()}</div>'
+        f'<div class="footer">{surroundings.imprint()}</div>'
     )
 
 
@@ -184,14 +186,14 @@ def generated() -> Iterator[tuple[str, str]]:
     """Pages and their main content."""
     draw = random.Random(13)
     languages = [articles(name) for name in ("squad2_dev", "xquad_es")]
-    for at, layout in enumerate(LAYOUTS):
+    for index, layout in enumerate(LAYOUTS):
         for number in range(PER_LAYOUT):
             texts = languages[number % len(languages)]
-            title, paragraphs = texts[(at * PER_LAYOUT + number) % len(texts)]
+            title, paragraphs = texts[(index * PER_LAYOUT + number) % len(texts)]
             article = article_of(title, paragraphs[: draw.randint(2, 8)], draw)
-            others = [other for other in texts if other[0] != title]
+            other_texts = [other_text for other_text in texts if other_text[0] != title]
             head = f"<!DOCTYPE html><html><head><title>{article.title} – Example</title></head>"
-            page = f"{head}<body>{layout(article, Surroundings(draw, others))}</body></html>"
+            page = f"{head}<body>{layout(article, Surroundings(draw, other_texts))}</body></html>"
             yield page, f"<h1>{article.title}</h1>{article.html}"
 
 
@@ -204,7 +206,7 @@ def labelled(folder: Path) -> Iterator[tuple[str, str]]:
 def runs(text: str) -> Counter[tuple[str, ...]]:
     """The runs of words of a text, and how often each occurs."""
     words = re.findall(r"\w+", text.lower())
-    return Counter(tuple(words[at : at + RUN]) for at in range(max(1, len(words) - RUN + 1)))
+    return Counter(tuple(words[index : index + RUN]) for index in range(max(1, len(words) - RUN + 1)))
 
 
 def scores(reader: HtmlReader, pages: Sequence[tuple[str, str]]) -> dict[str, float]:

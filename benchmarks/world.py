@@ -23,14 +23,14 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument("--questions", type=int, default=10_000)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
-        sha256 = FictionalWorld(7, given.people, given.questions).write(Path(folder))
+        sha256 = FictionalWorld(7, options.people, options.questions).write(Path(folder))
         cpu_s = time.process_time() - began
         documents = sum(1 for _ in (Path(folder) / "corpus.jsonl").open())
-    result = {"documents": documents, "questions": given.questions, "cpu_s": round(cpu_s, 2), "sha256": sha256}
-    publish("world", result, given.out)
+    result = {"documents": documents, "questions": options.questions, "cpu_s": round(cpu_s, 2), "sha256": sha256}
+    publish("world", result, options.out)
 
 
 if __name__ == "__main__":

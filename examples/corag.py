@@ -16,7 +16,7 @@ def hop(chain: Chain, *, ask: Ask, reply: Ask, search: Retriever, draws: int = 4
     """Ask a new sub-question and answer it from what is found for it; one that comes again is drawn anew, warmer."""
     for draw in range(draws):
         warmer = ask.but(temperature=0.7) if draw else ask
-        question = warmer.reply(chain.sample * draws + draw, chain=chain.written(8_000))
+        question = warmer.reply(chain.sample * draws + draw, chain=chain.format_text(8_000))
         if question and question not in dict(chain.pairs):
             found = search(chain.query.asking(question)).texts[::-1]  # the best one last
             answer = reply.reply(chain.sample, question=question, passages=found)
@@ -28,7 +28,7 @@ def hop(chain: Chain, *, ask: Ask, reply: Ask, search: Retriever, draws: int = 4
 def conclude(chain: Chain, *, ask: Ask, search: Retriever) -> Answer:
     """Answer from the chain, and from what is found for the question itself."""
     found = search(chain.query)
-    return Answer(ask.reply(chain.sample, chain=chain.written(8_000), passages=found.texts[::-1]), evidence=found)
+    return Answer(ask.reply(chain.sample, chain=chain.format_text(8_000), passages=found.texts[::-1]), evidence=found)
 
 
 @step

@@ -16,14 +16,14 @@ COMMAND = ["-m", "pip_audit", "--requirement", str(LOCK), "--require-hashes", "-
            "--progress-spinner", "off", "--timeout", "15"]  # fmt: skip
 
 
-def verdict(found: str, errors: str) -> tuple[int, str]:
+def verdict(text: str, errors: str) -> tuple[int, str]:
     """Return the exit code and what to print, from the output of pip-audit.
 
     >>> verdict('{"dependencies": [{"name": "a", "skip_reason": "not found"}]}', "")
     (0, 'Skipped: no package could be looked up (not found).')
     """
     try:
-        rows: list[dict[str, Any]] = json.loads(found)["dependencies"]
+        rows: list[dict[str, Any]] = json.loads(text)["dependencies"]
     except (ValueError, KeyError):
         reason = errors.strip().splitlines()[-1] if errors.strip() else "no output"
         return 0, f"Skipped: the database of vulnerabilities could not be asked ({reason})."

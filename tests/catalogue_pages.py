@@ -46,10 +46,10 @@ _SOURCE = re.compile(r"^Source: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 def operators() -> Iterator[str]:
     """Every operator that a flow file may hold: what it takes and gives, its fields, what it needs, its source."""
     classes = {cls.type_id(): cls for cls in Catalogue().operators()}
-    for name, said, fields in _described("operator."):
+    for name, summary, fields in _described("operator."):
         if name not in LEFT_OUT:
-            taken, given = parameters_of(classes[name], Operator) or (Any, Any)
-            yield f"- **`{name}`** (`{name_of(taken)}` → `{name_of(given)}`): {said}"
+            input_type, output_type = parameters_of(classes[name], Operator) or (Any, Any)
+            yield f"- **`{name}`** (`{name_of(input_type)}` → `{name_of(output_type)}`): {summary}"
             yield from fields
             yield from needs(classes[name])
             yield from (f"  - *Source*: {' '.join(source.split())}" for source in sources(classes[name]))
@@ -57,23 +57,25 @@ def operators() -> Iterator[str]:
 
 def addresses() -> Iterator[str]:
     """Every store and model that a flow file may name, with its fields; of models, what they were run with."""
-    known = Catalogue()
-    for name, said, fields in _described("value."):
-        yield f"- **`{name}`**: {said}"
+    catalogue = Catalogue()
+    for name, summary, fields in _described("value."):
+        yield f"- **`{name}`**: {summary}"
         yield from fields
-        yield from (f"  - *Run with*: {what}." for kind, what in RUN_WITH.items() if issubclass(known[name], kind))
+        yield from (
+            f"  - *Run with*: {purpose}." for kind, purpose in RUN_WITH.items() if issubclass(catalogue[name], kind)
+        )
 
 
 def needs(cls: type[Operator[Any, Any]]) -> Iterator[str]:
     """The models that an operator asks, what they must be able to do, and which it was run with."""
-    asked = list(_models(cls))
-    if asked:
+    model_texts = list(_models(cls))
+    if model_texts:
         ran = (
             f"run with the weights of all-MiniLM-L6-v2 (`{WITH_WEIGHTS[cls.__name__]}`)"
             if cls.__name__ in WITH_WEIGHTS
             else "contract-tested"
         )
-        yield f"  - *Needs*: {'; '.join(asked)}. *Models*: {ran}."
+        yield f"  - *Needs*: {'; '.join(model_texts)}. *Models*: {ran}."
 
 
 def sources(cls: type[Operator[Any, Any]]) -> list[str]:
@@ -85,30 +87,32 @@ def _models(cls: type[Operator[Any, Any]]) -> Iterator[str]:
     for place in plan_of(cls).places:
         optional = isinstance(place.shape, Maybe)
         shape = place.shape.item if isinstance(place.shape, Maybe) else place.shape
-        first, *others = shape.options if isinstance(shape, Either) else (shape,)
+        first, *other_values = shape.options if isinstance(shape, Either) else (shape,)
         if isinstance(first, Instance) and first.cls in MODELS:
-            able = ", ".join(f"`{one}`" for one in sorted(cls.needs.get(place.name, ())))
-            least = f" with {able}" if able else ", or none" if optional else ""
+            able = ", ".join(f"`{value}`" for value in sorted(cls.needs.get(place.name, ())))
+            text = f" with {able}" if able else ", or none" if optional else ""
             kind = first.cls.__name__
-            instead = "".join(f", or a `{one.cls.__name__}`" for one in others if isinstance(one, Instance))
-            yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{least}{instead}"
+            instead = "".join(f", or a `{value.cls.__name__}`" for value in other_values if isinstance(value, Instance))
+            yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{text}{instead}"
 
 
 def _described(prefix: str) -> Iterator[tuple[str, str, list[str]]]:
     """Name, summary and lines about the fields of each entry of a kind."""
-    for key, found in _schema()["$defs"].items():
+    for key, definition in _schema()["$defs"].items():
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
-            fields = found["properties"][name]
+            fields = definition["properties"][name]
             fields = fields["anyOf"][-1] if "anyOf" in fields else fields
             lines = [
-                f"  - `{field}`{_default(field, said, fields)}: {said.get('description', '')}".rstrip(": ")
-                for field, said in fields["properties"].items()
+                f"  - `{field}`{_default(field, field_schema, fields)}: {field_schema.get('description', '')}".rstrip(
+                    ": "
+                )
+                for field, field_schema in fields["properties"].items()
             ]
-            yield name, found["description"], lines
+            yield name, definition["description"], lines
 
 
-def _default(field: str, said: dict[str, Any], fields: dict[str, Any]) -> str:
+def _default(field: str, data: dict[str, Any], fields: dict[str, Any]) -> str:
     if field in fields.get("required", ()):
         return " (required)"
-    return f" = `{json.dumps(said['default'], ensure_ascii=False)}`" if "default" in said else ""
+    return f" = `{json.dumps(data['default'], ensure_ascii=False)}`" if "default" in data else ""

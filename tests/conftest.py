@@ -38,8 +38,8 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of a module with `BACKENDS` run for stores of each of these kinds, unless they name one themselves."""
     backends = getattr(metafunc.module, "BACKENDS", ())
-    named = any("address" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if backends and "address" in metafunc.fixturenames and not named:
+    settings = any("address" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if backends and "address" in metafunc.fixturenames and not settings:
         metafunc.parametrize("address", backends, indirect=True)
 
 
@@ -59,12 +59,12 @@ def server() -> Iterator[Server]:
 
     folder = Path(tempfile.mkdtemp(prefix="spolia-", dir=MEMORY))
     try:
-        found = Server(folder)
+        new_server = Server(folder)
     except Exception as error:
         shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"no PostgreSQL server could be started here: {error!r}")
-    yield found
-    found.stop("immediate")
+    yield new_server
+    new_server.stop("immediate")
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -75,9 +75,9 @@ def address(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[str]:
         yield str(fast_folder / "notes.spolia")
         return
     server: Server = request.getfixturevalue("server")
-    found = server.address()
-    yield found
+    new_address = server.address()
+    yield new_address
     from spolia.stores import open_store
     from spolia.stores.corpus import backend_of
 
-    open_store._open.pop(backend_of(found).place, None)  # its connections, of which the server gives a hundred
+    open_store._open.pop(backend_of(new_address).place, None)  # its connections, of which the server gives a hundred

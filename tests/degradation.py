@@ -17,10 +17,12 @@ def degraded() -> Iterator[list[str]]:
     reasons: list[str] = []
     whole = Frame.degrade
 
-    def told(frame: Frame, reason: str, row: int | None, error: Exception | None = None, partly: bool = False) -> bool:
+    def record_failure(
+        frame: Frame, reason: str, row: int | None, error: Exception | None = None, partly: bool = False
+    ) -> bool:
         reasons.append(reason)
         return whole(frame, reason, row, error, partly)
 
     with pytest.MonkeyPatch.context() as patch, Run():
-        patch.setattr(Frame, "degrade", told)
+        patch.setattr(Frame, "degrade", record_failure)
         yield reasons

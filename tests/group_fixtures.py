@@ -75,7 +75,7 @@ def stored(
         for name in groups if embedder else ():
             if embedder is not None and (lacking := list(writer.unembedded(name, embedder.name))):
                 vectors = embedder.embed([text for _, text in lacking], kind="passage")
-                writer.add_vectors(embedder.name, [found for found, _ in lacking], vectors)
+                writer.add_vectors(embedder.name, [result for result, _ in lacking], vectors)
     return corpus
 
 
@@ -83,13 +83,13 @@ def _put(
     writer: Writer, id: str, source: Source, groups: Mapping[str, Definition], secret: Mapping[str, tuple[str, ...]]
 ) -> None:
     document = Document(id, source.text, uri=f"{id}.txt", readers=source.readers, meta=source.meta)
-    made: dict[str, list[Node]] = {DOCUMENT: [document_node(document)]}
+    new_nodes: dict[str, list[Node]] = {DOCUMENT: [document_node(document)]}
     for name, definition in groups.items():
         making = NodeFactory(document, name, definition.transform)
-        made[name] = [
+        new_nodes[name] = [
             node.but(readers=secret.get(node.id, node.readers))
-            for parent in made[definition.parent]
+            for parent in new_nodes[definition.parent]
             for node in making.make_nodes(Part(parent, document), definition.transform(Part(parent, document)))
         ]
-    nodes = [node for name in groups for node in made[name]]
+    nodes = [node for name in groups for node in new_nodes[name]]
     writer.put_document(document, nodes, SourceRow(document.uri, content_hash=id))

@@ -59,54 +59,54 @@ def command(name: str) -> Iterator[str]:
     """What a command is for, its arguments and options; those that other commands have too are only named."""
     shared = {*map(_row, shared_options())}
     yield " ".join((_command(name).help or "").split())
-    own = [one for one in _params(name) if _row(one) not in shared]
+    own = [item for item in _params(name) if _row(item) not in shared]
     if own:
         yield "\n| | | |\n|---|---|---|"
-        for one in own:
-            default = f"`{text}`" if (text := default_text(one)) else ""
-            yield f"{_row(one)} {'required' if one.required else default} |"
-    there = [one for one in _params(name) if _row(one) in shared]
-    for said, some in (
-        ("Needs", [one for one in there if one.required]),
-        ("Takes", [one for one in there if not one.required]),
+        for item in own:
+            default = f"`{text}`" if (text := default_text(item)) else ""
+            yield f"{_row(item)} {'required' if item.required else default} |"
+    target = [item for item in _params(name) if _row(item) in shared]
+    for message, items in (
+        ("Needs", [item for item in target if item.required]),
+        ("Takes", [item for item in target if not item.required]),
     ):
-        if some:
-            yield f"\n{said} {', '.join(f'`{one.opts[0]}`' for one in some)}."
+        if items:
+            yield f"\n{message} {', '.join(f'`{item.opts[0]}`' for item in items)}."
 
 
 def options() -> Iterator[str]:
     """The options that several commands have, each once."""
     yield "| | |\n|---|---|"
-    yield from (_row(one) for one in shared_options())
+    yield from (_row(option) for option in shared_options())
 
 
 def shared_options() -> list[Any]:
     """The options that three commands have, or more."""
-    every = [one for name in commands() for one in _params(name) if one.param_type_name == "option"]
-    counts = Counter(map(_row, every))
-    first = {_row(one): one for one in reversed(every)}
+    all_values = [value for name in commands() for value in _params(name) if value.param_type_name == "option"]
+    counts = Counter(map(_row, all_values))
+    first = {_row(value): value for value in reversed(all_values)}
     return [first[row] for row, count in counts.items() if count >= SHARED]
 
 
 def _params(name: str) -> list[Any]:
     """Arguments, then options."""
-    found = [one for one in _command(name).params if "--help" not in one.opts]
-    return sorted(found, key=lambda one: one.param_type_name != "argument")
+    params = [param for param in _command(name).params if "--help" not in param.opts]
+    return sorted(params, key=lambda one: one.param_type_name != "argument")
 
 
 def _command(name: str) -> Any:
-    found = COMMANDS
+    found_command = COMMANDS
     for word in name.split():
-        found = found.get_command(None, word)
-    return found
+        found_command = found_command.get_command(None, word)
+    return found_command
 
 
-def _row(one: Any) -> str:
+def _row(item: Any) -> str:
     """How an argument or option is written, and what it is for."""
-    if one.param_type_name == "argument":
-        return f"| `{one.metavar}` | {one.help} |"
-    value = "" if one.is_flag else f" {one.metavar}"
-    return f"| {', '.join(f'`{opt}{value}`' for opt in [*one.opts, *one.secondary_opts])} | {one.help} |"
+    if item.param_type_name == "argument":
+        return f"| `{item.metavar}` | {item.help} |"
+    value = "" if item.is_flag else f" {item.metavar}"
+    return f"| {', '.join(f'`{opt}{value}`' for opt in [*item.opts, *item.secondary_opts])} | {item.help} |"
 
 
 def exit_codes() -> Iterator[str]:
@@ -123,8 +123,8 @@ def measured() -> Iterator[str]:
         json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
         for name in ("steps", "bm25", "imports", "install", "ingest", "embedding")
     )
-    own, peers, found, base = steps["spolia"], steps["peers"], bm25["peers_median_cpu_ms"], install["base"]
-    every = install["[pdf,office,embeddings]"]
+    own, peers, peer_medians, base = steps["spolia"], steps["peers"], bm25["peers_median_cpu_ms"], install["base"]
+    data = install["[pdf,office,embeddings]"]
     traced = own["run, journal on, flush included"]
     yield "| | Spolia | peers, on the same machine |\n|---|---|---|"
     yield (
@@ -134,19 +134,19 @@ def measured() -> Iterator[str]:
     )
     yield (
         f"| BM25 over {bm25['passages']:,} passages, CPU a question | {_two(bm25['median_cpu_ms']['spolia'])} ms "
-        f"| bm25s {_two(found['bm25s'])} ms, rank_bm25 {_two(found['rank_bm25'])} ms, "
-        f"Haystack {_two(found['haystack'])} ms |"
+        f"| bm25s {_two(peer_medians['bm25s'])} ms, rank_bm25 {_two(peer_medians['rank_bm25'])} ms, "
+        f"Haystack {_two(peer_medians['haystack'])} ms |"
     )
-    apart = imports.get("peers_measured_apart", {})
-    others = imports | apart
+    held_out = imports.get("peers_measured_apart", {})
+    other_imports = imports | held_out
     yield (
         f"| importing what the twenty lines above import, CPU | {_two(imports['the first import line of README'])} s "
-        f"| Haystack {_two(others['from haystack import Pipeline'])} s, "
-        f"LlamaIndex {_two(others['import llama_index.core'])} s{', measured apart' if apart else ''} |"
+        f"| Haystack {_two(other_imports['from haystack import Pipeline'])} s, "
+        f"LlamaIndex {_two(other_imports['import llama_index.core'])} s{', measured apart' if held_out else ''} |"
     )
     yield (
         f"| installation | {base['distributions']} distributions, {base['megabytes']:.0f} MB; with PDF, DOCX and "
-        f"embeddings {every['distributions']}, {every['megabytes']:.0f} MB | |"
+        f"embeddings {data['distributions']}, {data['megabytes']:.0f} MB | |"
     )
     bare = f"a bare script of SQLite and tantivy {_two(ingest['floor']['files_per_cpu_s'])}"
     yield f"| indexing small files, words only | {_two(ingest['files_per_cpu_s'])} a CPU-second | {bare} |"
@@ -167,14 +167,14 @@ def measured() -> Iterator[str]:
 def _missed_targets() -> Iterator[str]:
     """Yield a row for each number of a result that is beyond its limit."""
     for path in sorted((ROOT / "benchmarks" / "results").rglob("*.json")):
-        found = json.loads(path.read_text())
-        for one in found if isinstance(found, list) else [found]:
-            for what, bounds in one.get("limit", {}).items():
-                number = one["measured"][what]
+        data = json.loads(path.read_text())
+        for row in data if isinstance(data, list) else [data]:
+            for name, bounds in row.get("limit", {}).items():
+                number = row["measured"][name]
                 if number > bounds.get("at_most", number):
-                    yield f"| `{path.stem}` | {what} | {number:,g} | ≤ {bounds['at_most']:,g} |"
+                    yield f"| `{path.stem}` | {name} | {number:,g} | ≤ {bounds['at_most']:,g} |"
                 if number < bounds.get("at_least", number):
-                    yield f"| `{path.stem}` | {what} | {number:,g} | ≥ {bounds['at_least']:,g} |"
+                    yield f"| `{path.stem}` | {name} | {number:,g} | ≥ {bounds['at_least']:,g} |"
 
 
 def _documents() -> Iterator[str]:
@@ -200,11 +200,11 @@ def _documents() -> Iterator[str]:
         f"{_two(large['graph']['cpu_ms']['p50'])} ms, recall {large['graph']['recall']:.3f} | |"
     )
     many = million["1000000"]
-    words, near, both, whole = (many[flow]["cpu_ms"]["p95"] for flow in million["p95_ratio"])
+    words, near, hybrid_p95, whole = (many[flow]["cpu_ms"]["p95"] for flow in million["p95_ratio"])
     yield (
         f"| a question to a whole store of {many['found at the end']['nodes']:,} nodes, p95: by words; by vectors of "
         f"{million['numbers_in_a_vector']} numbers; by both; embedding it as well | {_two(words)} ms; {_two(near)} ms; "
-        f"{_two(both)} ms; {_two(whole)} ms | |"
+        f"{_two(hybrid_p95)} ms; {_two(whole)} ms | |"
     )
 
 

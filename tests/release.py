@@ -27,8 +27,8 @@ def pythons() -> Iterator[Path]:
         installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
         if installed:
             yield installed[-1]
-        elif found := shutil.which(f"python{version}"):
-            yield Path(found)
+        elif path := shutil.which(f"python{version}"):
+            yield Path(path)
 
 
 def tried(python: Path, wheel: Path, folder: Path) -> str:

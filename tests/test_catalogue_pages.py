@@ -10,7 +10,7 @@ import pytest
 
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
-from spolia.flow_files.schema import arguments
+from spolia.flow_files.schema import read_arguments
 from tests.cases import check_each
 from tests.catalogue_pages import WITH_WEIGHTS, addresses, needs, operators, sources
 
@@ -26,9 +26,9 @@ METHODS = [cls for cls in Catalogue().operators() if cls.__module__.split(".")[1
 
 @check_each("cls", METHODS)
 def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Operator[Any, Any]]) -> None:
-    said = cls.__doc__ or ""
-    assert [field.name for field in fields(cls) if field.name not in arguments(cls)] == []  # type: ignore[arg-type]
-    assert ">>> " in said
+    message = cls.__doc__ or ""
+    assert [field.name for field in fields(cls) if field.name not in read_arguments(cls)] == []  # type: ignore[arg-type]
+    assert ">>> " in message
     assert bool(sources(cls)) != (cls.__name__ in OURS)
 
 
@@ -46,16 +46,20 @@ def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Ope
     ],
 )
 def test_lines_of_the_page(line: str) -> None:
-    assert any(written.startswith(line) for written in operators())
+    assert any(kind.startswith(line) for kind in operators())
 
 
 @pytest.mark.slow
 def test_models_say_what_they_were_run_with() -> None:
     lines = list(addresses())
-    for name, said in (("MiniLM", "its weights"), ("LocalModel", "tiny models"), ("Brave", "a server on this machine")):
-        at = next(at for at, line in enumerate(lines) if line.startswith(f"- **`{name}`**"))
-        own = lines[at + 1 : next(n for n, line in enumerate(lines) if n > at and line.startswith("- "))]
-        assert own[-1].startswith(f"  - *Run with*: {said}")
+    for name, message in (
+        ("MiniLM", "its weights"),
+        ("LocalModel", "tiny models"),
+        ("Brave", "a server on this machine"),
+    ):
+        index = next(index for index, line in enumerate(lines) if line.startswith(f"- **`{name}`**"))
+        own = lines[index + 1 : next(n for n, line in enumerate(lines) if n > index and line.startswith("- "))]
+        assert own[-1].startswith(f"  - *Run with*: {message}")
     assert not any("Run with" in line for line in lines if line.startswith("- "))
 
 

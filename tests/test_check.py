@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from spolia.core.check import Checked, Problem, check
+from spolia.core.check import CheckResult, Problem, check
 from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Then
@@ -109,8 +109,8 @@ ASK = Rewrite(LLM)
 KEEP = Identity[Query]()
 
 
-def problems(flow: Operator[Any, Any], **named: Any) -> list[str]:
-    return [str(problem) for problem in check(flow, **named).problems]
+def problems(flow: Operator[Any, Any], **options: Any) -> list[str]:
+    return [str(problem) for problem in check(flow, **options).problems]
 
 
 CALLS: list[tuple[Operator[Any, Any], int | None]] = [
@@ -147,7 +147,7 @@ def test_the_calls_to_language_models_are_bounded(flow: Operator[Any, Any], call
 def test_a_sound_flow_has_no_problems() -> None:
     flow = Route(language, {"en": ASK, "ko": Guard(ASK, fallback=KEEP, max_calls=1)}, default="en")
     checked = check(flow, takes=Query, gives=Query)
-    assert checked == Checked("Query", "Query", 1)
+    assert checked == CheckResult("Query", "Query", 1)
     assert checked.ok
     assert str(checked) == "Query → Query, at most 1 call to language models"
 
@@ -192,8 +192,8 @@ WRONG: list[tuple[Operator[Any, Any], str]] = [
 
 @check_each(("flow", "message"), WRONG)
 def test_what_is_wrong_is_said_with_its_place_and_what_to_write(flow: Operator[Any, Any], message: str) -> None:
-    found = problems(flow)
-    assert any(re.match(message, problem) for problem in found), found
+    texts = problems(flow)
+    assert any(re.match(message, problem) for problem in texts), texts
 
 
 def test_a_problem_is_found_at_any_depth() -> None:
@@ -226,7 +226,7 @@ def test_samples_that_come_out_equal_are_told_whatever_merges_and_reads_them() -
     def longest(query: Query) -> float:
         return float(len(query.text))
 
-    drawn = Samples[Query](3) >> Each(KEEP) >> Best(longest) >> Rewrite(LLM, 0.7)
-    assert "The 3 samples come out equal" in str(check(drawn, takes=Query))
+    samples_of_each = Samples[Query](3) >> Each(KEEP) >> Best(longest) >> Rewrite(LLM, 0.7)
+    assert "The 3 samples come out equal" in str(check(samples_of_each, takes=Query))
     varied = Samples[Query](3) >> Each(Rewrite(LLM, 0.7)) >> Best(longest)
     assert "come out equal" not in str(check(varied, takes=Query))

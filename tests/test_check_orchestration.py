@@ -12,7 +12,7 @@ from spolia.core.combinators import Branch, Choice, Guard, Identity, Loop, Route
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
-from spolia.flows.corag import hops
+from spolia.flows.corag import build_hop
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -63,8 +63,8 @@ ROUTERS: list[tuple[Operator[Query, str], dict[str, Operator[Any, Any]], str]] =
 def test_arms_that_no_label_score_or_threshold_leads_to_are_told(
     router: Operator[Query, str], arms: dict[str, Operator[Any, Any]], problem: str
 ) -> None:
-    found = problems(Route(router, arms, default="law"))
-    assert problem in found if problem else not found
+    text = problems(Route(router, arms, default="law"))
+    assert problem in text if problem else not text
 
 
 def test_an_arm_below_every_threshold_is_told() -> None:
@@ -96,7 +96,7 @@ def test_a_rule_on_a_field_that_the_state_lacks_is_refused_while_building() -> N
 
 
 def test_a_rule_beyond_the_cap_is_told() -> None:
-    hop = hops(ScriptedModel(("?",)), KEYWORDS, 9)
+    hop = build_hop(ScriptedModel(("?",)), KEYWORDS, 9)
     assert "until: StopWhen waits for 4 in 'pairs', and the loop takes 3 steps" in problems(
         Loop(hop, StopWhen("pairs", 4), max_steps=3)
     )
@@ -119,16 +119,16 @@ def test_a_step_of_yours_may_add_several_pairs_at_a_time() -> None:
 
 
 def test_an_arm_that_only_some_candidates_of_a_router_lead_to_is_alive() -> None:
-    def found(router: Operator[Query, str], arms: dict[str, Operator[Any, Any]] = ARMS) -> str:
+    def find_problems(router: Operator[Query, str], arms: dict[str, Operator[Any, Any]] = ARMS) -> str:
         return problems(Route(router, arms, default="law"))
 
-    assert not found(WORDS >> Exceeds("drugs", "law", 1.0).vary(threshold=(0.2, 1.0)))
-    assert not found(WORDS >> Exceeds("drugs", "law").vary(arm=("drugs", "law")))
-    assert not found(WORDS >> PickArm("law", floor=1.5).vary(floor=(0.1, 1.5)))
-    assert not found(WORDS >> PickArm("law").vary(default=("law", "tides")), ARMS | {"tides": KEYWORDS})
-    never = found(WORDS >> Exceeds("drugs", "law").vary(threshold=(1.0, 2.0)))
+    assert not find_problems(WORDS >> Exceeds("drugs", "law", 1.0).vary(threshold=(0.2, 1.0)))
+    assert not find_problems(WORDS >> Exceeds("drugs", "law").vary(arm=("drugs", "law")))
+    assert not find_problems(WORDS >> PickArm("law", floor=1.5).vary(floor=(0.1, 1.5)))
+    assert not find_problems(WORDS >> PickArm("law").vary(default=("law", "tides")), ARMS | {"tides": KEYWORDS})
+    never = find_problems(WORDS >> Exceeds("drugs", "law").vary(threshold=(1.0, 2.0)))
     assert "arms.drugs: This arm can never run: the router only names law." in never
-    assert "The router may name 'tides', which is not an arm" in found(
+    assert "The router may name 'tides', which is not an arm" in find_problems(
         WORDS >> PickArm("law").vary(default=("law", "tides"))
     )
 
@@ -140,9 +140,9 @@ def test_a_judge_whose_labels_lack_the_one_that_stops_is_refused_while_building(
 
 
 def test_a_rule_that_always_holds_is_told() -> None:
-    said = "until: StopWhen stops after the first step: 'pairs' has 0 entries or more. Write at_least=1 or more."
+    message = "until: StopWhen stops after the first step: 'pairs' has 0 entries or more. Write at_least=1 or more."
     for always in (0, -1):
-        assert said in problems(Loop(hop, StopWhen("pairs", always), max_steps=3))
+        assert message in problems(Loop(hop, StopWhen("pairs", always), max_steps=3))
     assert not problems(Loop(hop, StopWhen("pairs", 1), max_steps=3))
 
 
@@ -233,5 +233,5 @@ FUSIONS: list[tuple[Operator[Query, Any], str]] = [
 
 @check_each(("flow", "problem"), FUSIONS)
 def test_a_fusion_whose_sources_lack_a_weight_is_told(flow: Operator[Query, Any], problem: str) -> None:
-    found = problems(flow)
-    assert problem in found if problem else "source" not in found
+    text = problems(flow)
+    assert problem in text if problem else "source" not in text

@@ -30,13 +30,13 @@ ASKED = {"queries.md", "run_contract.md", "store.md", "stores.md"}
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return [code for found, code in FENCE.findall(page.read_text()) if found == language]
+    return [code for result, code in FENCE.findall(page.read_text()) if result == language]
 
 
 def files(page: Path) -> dict[str, str]:
     """The blocks that begin with the name of the file in which they are, as `# cutting.py`, or stand below it."""
-    found = (re.match(r"# (\w+\.(?:py|yaml))\n", code) for _, code in FENCE.findall(page.read_text()))
-    return {named[1]: named.string for named in found if named} | dict(NAMED.findall(page.read_text()))
+    matches = (re.match(r"# (\w+\.(?:py|yaml))\n", code) for _, code in FENCE.findall(page.read_text()))
+    return {match[1]: match.string for match in matches if match} | dict(NAMED.findall(page.read_text()))
 
 
 def with_blocks(language: str) -> list[Path]:
@@ -71,13 +71,13 @@ def forks() -> Iterator[Asked]:
         assert questions is not None
         assert answers is not None
 
-        def asked(folder: Path, **what: Any) -> Any:
+        def ask_fork(folder: Path, **what: Any) -> Any:
             request = {"folder": str(folder), "environment": {**os.environ, "PATH": path}, **what}
             questions.write(json.dumps(request) + "\n")
             questions.flush()
             return json.loads(answers.readline())
 
-        yield asked
+        yield ask_fork
 
 
 @pytest.mark.slow
@@ -86,8 +86,8 @@ def test_python_blocks_run(page: Path, workplace: Path, forks: Asked) -> None:
     program = "\n".join(blocks(page, "python"))
     ran = forks(workplace, text=program)
     assert ran["code"] == 0, ran["err"]
-    for said in re.findall(r"^print\(.*\)  # (.+)$", program, re.M):
-        assert said in ran["out"].splitlines(), f"{page.name} says that this is printed: {said}"
+    for match in re.findall(r"^print\(.*\)  # (.+)$", program, re.M):
+        assert match in ran["out"].splitlines(), f"{page.name} says that this is printed: {match}"
 
 
 @pytest.mark.slow
@@ -107,12 +107,12 @@ def test_flow_blocks_load(page: Path, workplace: Path) -> None:
     from spolia.flow_files.files import load_definitions
 
     notes = Corpus("notes.spolia")
-    given = {"chunks": notes.group(), "corpus": notes, "embedder": MiniLM(), "llm": ScriptedModel(("yes",))}
+    objects = {"chunks": notes.group(), "corpus": notes, "embedder": MiniLM(), "llm": ScriptedModel(("yes",))}
     for text in blocks(page, "yaml"):
         if text.startswith("# groups.yaml\n"):
-            assert load_definitions(text, given)
+            assert load_definitions(text, objects)
             continue
-        assert check(load(text, given=given, env=("MY_KEY",)), takes=Query).ok, text
+        assert check(load(text, objects=objects, env=("MY_KEY",)), takes=Query).ok, text
 
 
 @pytest.mark.slow
@@ -125,29 +125,29 @@ def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> No
 
 @pytest.mark.slow
 def test_every_command_has_its_part_of_the_page() -> None:
-    found = (ROOT / "docs" / "reference" / "options.md").read_text()
-    assert [name for _, name, _ in pages.PART.findall(found)] == ["exit codes", "options", *pages.commands()]
+    text = (ROOT / "docs" / "reference" / "options.md").read_text()
+    assert [name for _, name, _ in pages.PART.findall(text)] == ["exit codes", "options", *pages.commands()]
 
 
 def test_the_tree_of_the_architecture_is_the_one_that_is_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     checked = {name for layer in contracts[0]["layers"] for name in layer.split(" | ")} | {"testing"} - {"errors"}
     table = (ROOT / "docs" / "contributing" / "architecture.md").read_text().partition("## How a step runs")[0]
-    named = {
+    matches = {
         name for first in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)(?:/|\.py)`", first)
     }
-    assert named == checked - {"errors"}
+    assert matches == checked - {"errors"}
 
 
 def test_no_page_that_is_asked_repeats_the_question() -> None:
     readme = (ROOT / "README.md").read_text()
-    asked = [*demo.FIXED_QUESTIONS, *re.findall(r'^spolia (?:ask|search) "(.+?)"', readme, re.M)]
+    request = [*demo.FIXED_QUESTIONS, *re.findall(r'^spolia (?:ask|search) "(.+?)"', readme, re.M)]
     for page in PAGES[1:]:
-        assert [question for question in asked if question in page.read_text()] == [], page.name
+        assert [question for question in request if question in page.read_text()] == [], page.name
 
 
 def test_pages_do_not_link_to_what_is_not_there() -> None:
     for page in [*PAGES, *ROOT.glob("*.md")]:
-        shown = re.sub(r"`[^`\n]+`", "", page.read_text())  # what stands in code is no link
-        for target in re.findall(r"\]\(([^)#:]+?)\)", shown):
+        text = re.sub(r"`[^`\n]+`", "", page.read_text())  # what stands in code is no link
+        for target in re.findall(r"\]\(([^)#:]+?)\)", text):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -118,10 +118,10 @@ class Recorder(Value):
 
 def ranking(texts: Texts) -> Ranking:
     nodes = [
-        Node(f"n{at}", text, f"d{at}", span=Span(0, len(text)), context=text, uri=text, meta=(("title", text),))
-        for at, text in enumerate(texts)
+        Node(f"n{index}", text, f"d{index}", span=Span(0, len(text)), context=text, uri=text, meta=(("title", text),))
+        for index, text in enumerate(texts)
     ]
-    return Ranking(Query(texts[0]), tuple(Hit(node, 3.0 - at) for at, node in enumerate(nodes)), "bm25")
+    return Ranking(Query(texts[0]), tuple(Hit(node, 3.0 - index) for index, node in enumerate(nodes)), "bm25")
 
 
 def answer(texts: Texts) -> Answer:
@@ -135,7 +135,7 @@ def part(texts: Texts) -> Part:
 
 
 def draft(texts: Texts) -> QuestionDraft:
-    nodes = tuple(Node(f"n{at}", text, f"d{at}", context=text) for at, text in enumerate(texts[:2]))
+    nodes = tuple(Node(f"n{index}", text, f"d{index}", context=text) for index, text in enumerate(texts[:2]))
     return QuestionDraft("multi-hop", nodes, (texts[2],), question=texts[0], answers=(texts[1],), evidence=(texts[2],))
 
 
@@ -167,8 +167,8 @@ def made(cls: type, llm: LanguageModel, folder: Path) -> Operator[Any, Any]:
     """An operator with its defaults; what it must be given is found by the type of the place."""
     hints = get_type_hints(cls)
     required = [f for f in fields(cls) if f.init and (f.default, f.default_factory) == (MISSING, MISSING)]
-    given: dict[str, Any] = {f.name: _given(cls, f.name, hints[f.name], llm, folder) for f in required}
-    return cls(**given)  # type: ignore[no-any-return]
+    inputs: dict[str, Any] = {f.name: _given(cls, f.name, hints[f.name], llm, folder) for f in required}
+    return cls(**inputs)  # type: ignore[no-any-return]
 
 
 def _given(cls: type, name: str, hint: Any, llm: LanguageModel, folder: Path) -> Any:
@@ -206,8 +206,8 @@ def _corpus(folder: Path) -> Corpus:
 
 def _database(folder: Path) -> Any:
     path = folder / "rows.db"
-    with sqlite3.connect(path) as opened:
-        opened.execute("create table if not exists people (name text)")
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table if not exists people (name text)")
     return SQLiteFile(str(path))
 
 
@@ -245,15 +245,15 @@ _CHAT = re.compile(
 
 def seen_by_a_model(text: str) -> str:
     """As a model that is not strict may read it."""
-    found = unicodedata.normalize("NFKD", _UNSEEN.sub("", text)).replace("⁄", "/").replace("∕", "/")
-    return "".join(one for one in found if not unicodedata.combining(one))
+    found_text = unicodedata.normalize("NFKD", _UNSEEN.sub("", text)).replace("⁄", "/").replace("∕", "/")
+    return "".join(item for item in found_text if not unicodedata.combining(item))
 
 
 def delimiters(text: str, names: frozenset[str]) -> list[str]:
     """Opening and closing tags, as a model that is not strict may read them; by other means than the code's own."""
-    seen = seen_by_a_model(text).casefold()
-    found = re.finditer(r"<\s*(/?)\s*(\w+)", seen)
-    return [f"{mark[1]}{mark[2]}" for mark in found if mark[2] in names]
+    observation = seen_by_a_model(text).casefold()
+    matches = re.finditer(r"<\s*(/?)\s*(\w+)", observation)
+    return [f"{mark[1]}{mark[2]}" for mark in matches if mark[2] in names]
 
 
 def names_in(prompt: Prompt) -> frozenset[str]:
@@ -262,14 +262,14 @@ def names_in(prompt: Prompt) -> frozenset[str]:
 
 def assert_same_but_for_the_texts(tame: Sequence[Prompt], wild: Sequence[Prompt]) -> None:
     assert len(tame) == len(wild) > 0
-    for one, other in zip(tame, wild, strict=True):
-        names = names_in(one)
-        assert [message.role for message in one.messages] == [message.role for message in other.messages]
-        for before, after in zip(one.messages, other.messages, strict=True):
-            if before.role == "system":
-                assert after.content == before.content
-            assert delimiters(after.content, names) == delimiters(before.content, names)
-            assert not _CHAT.search(seen_by_a_model(after.content))
+    for prompt, other_prompt in zip(tame, wild, strict=True):
+        names = names_in(prompt)
+        assert [message.role for message in prompt.messages] == [message.role for message in other_prompt.messages]
+        for previous_message, later_message in zip(prompt.messages, other_prompt.messages, strict=True):
+            if previous_message.role == "system":
+                assert later_message.content == previous_message.content
+            assert delimiters(later_message.content, names) == delimiters(previous_message.content, names)
+            assert not _CHAT.search(seen_by_a_model(later_message.content))
 
 
 TAME: Texts = ("Quartz is hard.", "Salt is dug.", "Tides rise.")
@@ -303,10 +303,10 @@ def test_no_text_leaves_its_place(cls: type, tmp_path_factory: pytest.TempPathFa
 
     @given(texts=wild_texts, reply=st.sampled_from(replies))
     @settings(max_examples=12, derandomize=True, database=None)
-    def look(texts: Texts, reply: str) -> None:
+    def check_example(texts: Texts, reply: str) -> None:
         assert_same_but_for_the_texts(tame[reply], sent(cls, texts, folder, reply))
 
-    look()
+    check_example()
 
 
 @pytest.mark.parametrize(
@@ -318,11 +318,11 @@ def test_what_a_document_says_stands_between_delimiters(cls: type, tmp_path: Pat
     marked: Texts = ("Canary one.", "Canary two.", "Canary three.")
     for prompt in sent(cls, marked, tmp_path, "1. yes, right, sufficient: Nokia"):
         for message in prompt.messages:
-            for found in re.finditer("Canary", message.content):
+            for match in re.finditer("Canary", message.content):
                 open_ = 0
-                for tag in re.finditer(r"<(/?)\w+[^<>]*>", message.content[: found.start()]):
+                for tag in re.finditer(r"<(/?)\w+[^<>]*>", message.content[: match.start()]):
                     open_ += -1 if tag[1] else 1
-                assert open_ > 0, f"{message.content[max(0, found.start() - 80) : found.end() + 20]!r}"
+                assert open_ > 0, f"{message.content[max(0, match.start() - 80) : match.end() + 20]!r}"
 
 
 @pytest.mark.parametrize("cls", ASKING, ids=lambda cls: cls.__name__)
@@ -351,10 +351,13 @@ def test_a_prompt_of_ones_own_holds_too(texts: Texts) -> None:
 
 @given(st.text(), st.sets(st.sampled_from(["a", "passages", "q"])))
 def test_only_marks_are_changed_and_nothing_is_lost(text: str, names: set[str]) -> None:
-    kept = escape_marks(text, names)
-    assert len(kept) == len(text)
-    assert all(one == other or one in "<＜﹤≮◁[［﹇【︻:：﹕︓⩴" for one, other in zip(text, kept, strict=True))
-    assert escape_marks(kept, names) == kept
+    kept_text = escape_marks(text, names)
+    assert len(kept_text) == len(text)
+    assert all(
+        item == other_value or item in "<＜﹤≮◁[［﹇【︻:：﹕︓⩴"
+        for item, other_value in zip(text, kept_text, strict=True)
+    )
+    assert escape_marks(kept_text, names) == kept_text
 
 
 # ------------------------------------------------------------------------- what else is shown: rows, graphs, answers
@@ -362,11 +365,11 @@ def test_only_marks_are_changed_and_nothing_is_lost(text: str, names: set[str]) 
 
 def _rows(texts: Texts, folder: Path) -> Operator[Any, Any]:
     path = folder / "shown.db"
-    with sqlite3.connect(path) as opened:
-        opened.execute("drop table if exists people")
-        opened.execute("create table people (name text, town text)")
-        opened.execute("insert into people values (?, ?)", texts[:2])
-    opened.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("drop table if exists people")
+        connection.execute("create table people (name text, town text)")
+        connection.execute("insert into people values (?, ?)", texts[:2])
+    connection.close()
     return TextToSQL(Recorder("none"), SQLiteFile(str(path)))
 
 
@@ -387,16 +390,16 @@ def test_no_row_and_no_graph_leaves_its_place(
     def sent_of(texts: Texts) -> list[Prompt]:
         op = asking(texts, folder)
         op(Query("Who?"))
-        found: list[Prompt] = op.llm.sent
-        return found
+        prompts: list[Prompt] = op.llm.sent
+        return prompts
 
     @given(texts=wild_texts)
     @settings(max_examples=25, derandomize=True, database=None)
-    def look(texts: Texts) -> None:
+    def check_example(texts: Texts) -> None:
         assert_same_but_for_the_texts(sent_of(TAME), sent_of(texts))
         assert sent_of(texts)[0].messages[-1].content.count("w.") >= 2, "what is there is not shown"
 
-    look()
+    check_example()
 
 
 JUDGED = [cls for cls in classes(SetMeasure) if "llm" in get_type_hints(cls)]
@@ -406,8 +409,8 @@ JUDGED = [cls for cls in classes(SetMeasure) if "llm" in get_type_hints(cls)]
 def test_no_answer_convinces_a_judge_by_leaving_its_place(cls: type) -> None:
     def sent_of(texts: Texts) -> list[Prompt]:
         llm = Recorder("1. yes. 5")
-        given: dict[str, Any] = {"embedder": HashingEmbedder()} if "embedder" in get_type_hints(cls) else {}
-        cls(llm, **given).observe_all([Case(Item("q", texts[0], answers=(texts[1],)), answer(texts))])
+        inputs: dict[str, Any] = {"embedder": HashingEmbedder()} if "embedder" in get_type_hints(cls) else {}
+        cls(llm, **inputs).observe_all([Case(Item("q", texts[0], answers=(texts[1],)), answer(texts))])
         return llm.sent
 
     tame = {_system(prompt): prompt for prompt in sent_of(TAME)}
@@ -415,11 +418,11 @@ def test_no_answer_convinces_a_judge_by_leaving_its_place(cls: type) -> None:
 
     @given(texts=wild_texts)
     @settings(max_examples=12, derandomize=True, database=None)
-    def look(texts: Texts) -> None:
+    def check_example(texts: Texts) -> None:
         for prompt in sent_of(texts):
             assert_same_but_for_the_texts([tame[_system(prompt)]], [prompt])
 
-    look()
+    check_example()
 
 
 def _system(prompt: Prompt) -> str:
@@ -492,4 +495,4 @@ def _makes_messages(module: ast.Module) -> bool:
     chats = [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and node.module == "spolia.types"]
     imported = any(alias.name == "Message" for node in chats for alias in node.names)
     calls = (node.func for node in ast.walk(module) if isinstance(node, ast.Call))
-    return imported and any(isinstance(called, ast.Name) and called.id == "Message" for called in calls)
+    return imported and any(isinstance(call, ast.Name) and call.id == "Message" for call in calls)

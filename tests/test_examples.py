@@ -80,8 +80,8 @@ def test_a_published_method_has_at_most_40_lines(name: str) -> None:
 def thinker(sentences: int) -> ScriptedModel:
     """Thinks so many sentences, the last of which is the answer, and reads."""
     thought = [rf"<thoughts>(?:Olsen went on\. ?){{{n}}}</thoughts>" for n in range(sentences)]
-    said = ["Olsen went on. And more."] * (sentences - 1) + ["So the answer is: Espoo. Surely."]
-    return ScriptedModel((*zip(thought, said, strict=True), ("step by step", "Olsen went on."), ("", "Espoo [1].")))
+    texts = ["Olsen went on. And more."] * (sentences - 1) + ["So the answer is: Espoo. Surely."]
+    return ScriptedModel((*zip(thought, texts, strict=True), ("step by step", "Olsen went on."), ("", "Espoo [1].")))
 
 
 @pytest.mark.parametrize("sentences", [1, 2, 4])
@@ -113,8 +113,8 @@ def test_ircot_says_that_the_cap_or_the_budget_ended_it() -> None:
 
 def hopper(*questions: str) -> ScriptedModel:
     """Asks these sub-questions, one after the other."""
-    asked = [(rf"simple question[\s\S]*?(?:Q: [\s\S]*){{{n}}}", question) for n, question in enumerate(questions)]
-    return ScriptedModel((*reversed(asked), ("few words[\\s\\S]*<question>", "Nokia."), ("first question", "Espoo")))
+    request = [(rf"simple question[\s\S]*?(?:Q: [\s\S]*){{{n}}}", question) for n, question in enumerate(questions)]
+    return ScriptedModel((*reversed(request), ("few words[\\s\\S]*<question>", "Nokia."), ("first question", "Espoo")))
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3, 6])
@@ -148,8 +148,8 @@ def said(answer: str, evaluation: str) -> str:
 
 
 def preferring(*turns: tuple[str, str], helps: str) -> ScriptedModel:
-    shown = ((f"Write a <thought>[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
-    return ScriptedModel((*shown, ("Do these passages", helps), ("in a few words", "Forced.")))
+    output = ((f"Write a <thought>[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
+    return ScriptedModel((*output, ("Do these passages", helps), ("in a few words", "Forced.")))
 
 
 def test_prefrag_turns_to_the_other_source_only_where_the_preferred_one_does_not_help() -> None:

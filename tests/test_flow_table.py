@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spolia.flows.catalogue import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, find_flow
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "flows.py"
 pytestmark = pytest.mark.slow
@@ -35,19 +35,19 @@ def ran(folder: Path) -> tuple[dict[str, Any], str]:
 
 def test_a_run_measures_every_flow_and_a_killed_one_goes_on(tmp_path: Path) -> None:
     result, printed = ran(tmp_path)
-    trained = {name for name in MODULES if "scorer" in flow_named(name).needs}
-    asked = {row["flow"] for row in result["table"]}
-    assert asked >= MODULES.keys() - {"multi-head"}  # which needs an embedder
+    trained = {name for name in MODULES if "scorer" in find_flow(name).needs}
+    flows = {row["flow"] for row in result["table"]}
+    assert flows >= MODULES.keys() - {"multi-head"}  # which needs an embedder
     assert set(result["with a simulated scorer"]) == trained
-    for one in (result, *result["table"]):
-        assert (one["simulated"], one["planner"]) == (True, "gold")
+    for item in (result, *result["table"]):
+        assert (item["simulated"], item["planner"]) == (True, "gold")
     assert '"simulated": true, "planner": "gold"' in (tmp_path / "flows.md").read_text()
     assert "cells left" in printed
 
     cells = tmp_path / "cells.jsonl"
     lines = cells.read_text().splitlines(keepends=True)
     cells.write_text("".join(lines[:-3]) + lines[-3][:40])  # killed while it wrote
-    again, printed = ran(tmp_path)
-    assert again["table"] == result["table"]
+    second_data, printed = ran(tmp_path)
+    assert second_data["table"] == result["table"]
     left = [int(line.split(": ")[1].split()[0]) for line in printed.splitlines() if line.endswith("cells left")]
     assert all(count <= 3 for count in left)

@@ -52,10 +52,10 @@ CHAIN: Any = Chain
 
 @pytest.fixture
 def corpus(fast_folder: Path) -> Corpus:
-    found = Corpus(str(fast_folder / "notes.spolia"))
+    new_corpus = Corpus(str(fast_folder / "notes.spolia"))
     text = "Spolia are stones. They were reused."
-    spolia.add_texts(found, {"a.md": text}, metadata=lambda uri: {"author": "Ann", "year": 1999})
-    return found
+    spolia.add_texts(new_corpus, {"a.md": text}, metadata=lambda uri: {"author": "Ann", "year": 1999})
+    return new_corpus
 
 
 def lines(text: str) -> list[str]:
@@ -345,9 +345,9 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
 def test_a_slip_is_an_error_that_says_what_to_write(name: str, corpus: Corpus) -> None:
     call, kind, message = SLIPS[name]
     groups = corpus.latest().groups()
-    with pytest.raises(kind, match=message) as found:
+    with pytest.raises(kind, match=message) as error:
         call(corpus)
-    assert len(str(found.value)) < 500
+    assert len(str(error.value)) < 500
     assert corpus.latest().groups() == groups, "nothing was built"
 
 
@@ -373,12 +373,12 @@ def test_every_operator_refuses_a_field_that_holds_something_else() -> None:
 
 def test_what_can_only_mean_one_thing_works(corpus: Corpus, tmp_path: Path) -> None:
     assert Corpus(tmp_path / "a.spolia") == Corpus(str(tmp_path / "a.spolia"))
-    one = Definition(Paragraphs(), embeddings=(Embedding(EMBEDDER),))
-    assert odd.Definition(Paragraphs(), embeddings=Embedding(EMBEDDER)) == one
-    assert odd.Definition(Paragraphs(), embeddings=(EMBEDDER,)) == one
+    definition = Definition(Paragraphs(), embeddings=(Embedding(EMBEDDER),))
+    assert odd.Definition(Paragraphs(), embeddings=Embedding(EMBEDDER)) == definition
+    assert odd.Definition(Paragraphs(), embeddings=(EMBEDDER,)) == definition
     assert odd.Similar(embedder=EMBEDDER) == odd.Similar(embedder=EMBEDDER.name)
-    made = Definition(odd.transform(lines))
-    assert [node.text for node in BM25(corpus.group("line", made))(Query("stones")).nodes]
+    new_definition = Definition(odd.transform(lines))
+    assert [node.text for node in BM25(corpus.group("line", new_definition))(Query("stones")).nodes]
 
 
 def test_a_field_that_later_documents_will_have_is_declared(corpus: Corpus) -> None:

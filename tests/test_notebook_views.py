@@ -57,9 +57,9 @@ class Elements(HTMLParser):
 
 
 def elements(value: Any) -> list[str]:
-    found = Elements(value._repr_html_())
-    assert not found.open
-    return found.names
+    new_elements = Elements(value._repr_html_())
+    assert not new_elements.open
+    return new_elements.names
 
 
 RANKING = Ranking(Query(HOSTILE), (Hit(Node("n", HOSTILE, "d", span=Span(0, 9, pages=(2, 3)), uri="a.pdf"), 0.25),))
@@ -74,12 +74,12 @@ def test_a_value_is_shown_and_runs_nothing(value: Ranking | Answer) -> None:
 def test_rankings_and_answers_are_told_with_their_places() -> None:
     assert str(RANKING) == "1  0.25  a.pdf, pages 2-3"
     assert str(ANSWER) == f"{HOSTILE}\n[1] a.pdf, pages 2-3"
-    assert all("a.pdf, pages 2-3" in one._repr_html_() for one in (RANKING, ANSWER))
+    assert all("a.pdf, pages 2-3" in item._repr_html_() for item in (RANKING, ANSWER))
 
 
 def test_a_report_names_a_failed_file_once() -> None:
-    shown = SyncReport(0, failed=(("a.pdf", "a.pdf is locked."),))._repr_html_()
-    assert (shown.count("a.pdf"), "is locked." in shown) == (1, True)
+    text = SyncReport(0, failed=(("a.pdf", "a.pdf is locked."),))._repr_html_()
+    assert (text.count("a.pdf"), "is locked." in text) == (1, True)
 
 
 def test_plain_data_is_json() -> None:
@@ -106,9 +106,9 @@ def test_a_report_and_a_run_are_shown(tmp_path: Path) -> None:
         with Run(journal=runs.journal) as run:
             flow(Query("Where is salt dug?"))
         runs.journal.flush()
-        seen = view_run(runs.journal, run.id)
-        assert {"h1", "details", "table"} <= set(elements(seen)) - {"script"} == set(elements(seen))
-        assert "Where is salt dug?" in seen._repr_html_()
+        view = view_run(runs.journal, run.id)
+        assert {"h1", "details", "table"} <= set(elements(view)) - {"script"} == set(elements(view))
+        assert "Where is salt dug?" in view._repr_html_()
     report = Experiment(flow, items, parse_measures("R@5,F1")).run()
     assert elements(report).count("table") == 1
 
@@ -121,5 +121,5 @@ def test_the_notebooks_run_and_show_html(path: Path, tmp_path: Path) -> None:
 
     notebook = nbformat.read(path, 4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    shown = [output for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
-    assert sum("text/html" in output["data"] for output in shown) >= 2
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
+    assert sum("text/html" in output["data"] for output in outputs) >= 2

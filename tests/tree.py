@@ -23,15 +23,17 @@ HOLDS_GOLD = "spolia.evaluation.simulation"
 """Its reader knows the answers: no flow file names it."""
 
 
-def few(cases: Iterable[T], every: int = 10) -> list[Any]:
+def few(cases: Iterable[T], count: int = 10) -> list[Any]:
     """Cases that the same code decides: `make check` runs every tenth, `make test` all of them."""
-    return [case if at % every == 0 else pytest.param(case, marks=pytest.mark.slow) for at, case in enumerate(cases)]
+    return [
+        case if index % count == 0 else pytest.param(case, marks=pytest.mark.slow) for index, case in enumerate(cases)
+    ]
 
 
 @cache
 def modules() -> tuple[str, ...]:
     """Names of all modules that can be imported here."""
-    found = []
+    names = []
     for info in pkgutil.walk_packages(spolia.__path__, "spolia."):
         if not info.name.startswith(APART):
             try:
@@ -40,23 +42,23 @@ def modules() -> tuple[str, ...]:
                 if (error.name or "spolia").partition(".")[0] == "spolia":
                     raise
                 continue
-            found.append(info.name)
-    return tuple(found)
+            names.append(info.name)
+    return tuple(names)
 
 
 def classes(base: Any) -> list[Any]:
     """Public concrete classes below a base, in the order of their names."""
     modules()
-    found = {cls for cls in _below(base) if cls.__module__.partition(".")[0] == "spolia"}
-    public = [cls for cls in found if not inspect.isabstract(cls) and not cls.__qualname__.startswith("_")]
-    apart = (*APART, HOLDS_GOLD)
-    kept = [cls for cls in public if "<locals>" not in cls.__qualname__ and not cls.__module__.startswith(apart)]
-    return sorted(kept, key=lambda cls: (cls.__qualname__, cls.__module__))
+    kinds = {cls for cls in _below(base) if cls.__module__.partition(".")[0] == "spolia"}
+    public = [cls for cls in kinds if not inspect.isabstract(cls) and not cls.__qualname__.startswith("_")]
+    held_out = (*APART, HOLDS_GOLD)
+    record = [cls for cls in public if "<locals>" not in cls.__qualname__ and not cls.__module__.startswith(held_out)]
+    return sorted(record, key=lambda cls: (cls.__qualname__, cls.__module__))
 
 
 def _below(base: type) -> Iterator[type]:
-    below: list[type] = base.__subclasses__()
-    for cls in below:
+    kinds: list[type] = base.__subclasses__()
+    for cls in kinds:
         yield cls
         yield from _below(cls)
 
@@ -69,14 +71,14 @@ def operators() -> list[type[Operator[Any, Any]]]:
 @cache
 def written_in_flows() -> frozenset[type]:
     """What a flow file may name: operators, addresses, and the values that their fields hold."""
-    found: set[type] = set(operators())
-    open_ = [*found, *(cls for cls in classes(Value) if _is_address(cls))]
+    kinds: set[type] = set(operators())
+    open_ = [*kinds, *(cls for cls in classes(Value) if _is_address(cls))]
     while open_:
         cls = open_.pop()
-        found.add(cls)
-        for held in _held(cls):
-            open_ += [part for part in (held, *_below(held)) if part in values() and part not in found]
-    return frozenset(found)
+        kinds.add(cls)
+        for kind in _held(cls):
+            open_ += [part for part in (kind, *_below(kind)) if part in values() and part not in kinds]
+    return frozenset(kinds)
 
 
 @cache

@@ -33,15 +33,19 @@ def recorded() -> Recorded:
     return {name: (version, source) for name, (version, source) in json.loads(RECORD.read_text("utf-8")).items()}
 
 
-def stale(now: Recorded, before: Recorded) -> list[str]:
+def stale(now: Recorded, recorded_versions: Recorded) -> list[str]:
     """Operators whose source has changed while their version has not."""
-    known = [name for name in now if name in before]
-    return [name for name in known if now[name][0] == before[name][0] and now[name][1] != before[name][1]]
+    names = [name for name in now if name in recorded_versions]
+    return [
+        name
+        for name in names
+        if now[name][0] == recorded_versions[name][0] and now[name][1] != recorded_versions[name][1]
+    ]
 
 
-def refresh(now: Recorded, before: Recorded) -> Recorded:
+def refresh(now: Recorded, recorded_versions: Recorded) -> Recorded:
     """What to record: new operators and counted-up versions; refused while any is stale."""
-    if names := stale(now, before):
+    if names := stale(now, recorded_versions):
         raise SystemExit(
             f"The source of {', '.join(names)} has changed and the version has not. Count `version` up where the "
             "result for the same fields and value may differ, also if only sometimes. Nothing was recorded."
@@ -56,10 +60,10 @@ def digests() -> dict[str, str]:
     return {f"{cls.__module__}.{cls.__qualname__}": definition_digest(cls).hex() for cls in own if is_dataclass(cls)}
 
 
-def record_equal(before: dict[str, str]) -> int:
-    """Let digests of moved or renamed code stand for those of `before`, which an earlier commit printed."""
+def record_equal(previous_texts: dict[str, str]) -> int:
+    """Let digests of moved or renamed code stand for those of `previous_texts`, which an earlier commit printed."""
     former = json.loads(FORMER.read_text("utf-8"))
-    changed = {new: before[name] for name, new in digests().items() if before.get(name, new) != new}
+    changed = {new: previous_texts[name] for name, new in digests().items() if previous_texts.get(name, new) != new}
     text = json.dumps(dict(sorted((former | changed).items())), indent=0)
     FORMER.write_text(f"{text}\n", "utf-8")
     return len(changed)
@@ -75,13 +79,13 @@ def main() -> None:
         sys.stdout.write(json.dumps(digests()))
         return
     if "--equal" in sys.argv:
-        before = json.loads(Path(sys.argv[sys.argv.index("--equal") + 1]).read_text("utf-8"))
-        sys.stdout.write(f"{record_equal(before)} digests stand for former ones.\n")
+        previous_data = json.loads(Path(sys.argv[sys.argv.index("--equal") + 1]).read_text("utf-8"))
+        sys.stdout.write(f"{record_equal(previous_data)} digests stand for former ones.\n")
         return
-    kept = refresh(sources(), recorded())
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(list(pair))}" for name, pair in kept.items())
+    recorded_versions = refresh(sources(), recorded())
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(list(pair))}" for name, pair in recorded_versions.items())
     RECORD.write_text(f"{{\n{lines}\n}}\n", "utf-8")
-    sys.stdout.write(f"{len(kept)} operators recorded in {RECORD.name}.\n")
+    sys.stdout.write(f"{len(recorded_versions)} operators recorded in {RECORD.name}.\n")
 
 
 if __name__ == "__main__":

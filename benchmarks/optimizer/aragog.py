@@ -62,41 +62,41 @@ def prepared(folder: Path) -> int:
     source = DATA / "aragog"
     corpus = [json.loads(line) for line in (source / "corpus.jsonl").read_text("utf-8").splitlines()]
     of_paper: dict[str, list[str]] = {}
-    for one in corpus:
-        of_paper.setdefault(one["meta"]["paper"], []).append(one["id"])
-    asked = [json.loads(line) for line in (source / "questions.jsonl").read_text("utf-8").splitlines()]
-    kept = [one for one in asked if one["meta"]["paper"] in of_paper]
+    for item in corpus:
+        of_paper.setdefault(item["meta"]["paper"], []).append(item["id"])
+    questions = [json.loads(line) for line in (source / "questions.jsonl").read_text("utf-8").splitlines()]
+    kept_questions = [item for item in questions if item["meta"]["paper"] in of_paper]
     folder.mkdir(parents=True)
-    rows = [{**one, "gold_ids": [of_paper[one["meta"]["paper"]]]} for one in kept]
+    rows = [{**item, "gold_ids": [of_paper[item["meta"]["paper"]]]} for item in kept_questions]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)), "utf-8")
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    return len(kept)
+    return len(kept_questions)
 
 
 def measured(folder: Path) -> dict[str, Any]:
     questions = prepared(folder / "aragog")
     (folder / "space.yaml").write_text(SPACE, "utf-8")
-    told = {}
+    message = {}
     for objective in ("SetP", "MRR"):
         words = ["tune", folder / "space.yaml", "--data", folder / "aragog", "--objective", objective, "--json"]
         command = [sys.executable, "-c", "from spolia.cli import main; main()", *map(str, words), "-o"]
         ran = subprocess.run([*command, str(folder / objective)], capture_output=True, text=True)
         if ran.returncode:
             sys.exit(ran.stderr[-2000:])
-        found = json.loads(ran.stdout)
-        told[objective] = {
-            "best": found["best"]["choices"], "score": found["score"], "scored on": found["scored_on"],
-            "flows": found["flows"],
+        data = json.loads(ran.stdout)
+        message[objective] = {
+            "best": data["best"]["choices"], "score": data["score"], "scored on": data["scored_on"],
+            "flows": data["flows"],
         }  # fmt: skip
-    return {"questions": questions, "gold": "any passage of the paper that the question names", "objectives": told}
+    return {"questions": questions, "gold": "any passage of the paper that the question names", "objectives": message}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        publish("aragog", measured(Path(folder)), given.out)
+        publish("aragog", measured(Path(folder)), options.out)
 
 
 if __name__ == "__main__":

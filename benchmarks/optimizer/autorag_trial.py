@@ -101,15 +101,15 @@ class _Reply(BaseHTTPRequestHandler):
     server: Embeddings
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
-        rows = [{"index": at, "embedding": row} for at, row in enumerate(self.server.vectors(texts))]
-        said = json.dumps({"data": rows, "model": "minilm", "usage": {"prompt_tokens": 0, "total_tokens": 0}}).encode()
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+        rows = [{"index": index, "embedding": row} for index, row in enumerate(self.server.vectors(texts))]
+        reply = json.dumps({"data": rows, "model": "minilm", "usage": {"prompt_tokens": 0, "total_tokens": 0}}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(reply)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -119,15 +119,22 @@ def trial_data() -> tuple[list[Document], list[Item]]:
     """Passages and questions."""
     with gzip.open(DATA / "hotpotqa" / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         corpus = [json.loads(line) for line in lines]
-    asked = [json.loads(line) for line in (DATA / "hotpotqa" / "questions.jsonl").read_text("utf-8").splitlines()]
-    asked = sorted(asked, key=lambda one: bool(one["meta"]["source_split"] != "train"))[:QUESTIONS]
-    gold = {name for one in asked for name in one["gold_ids"]}
-    others = [one["id"] for one in corpus if one["id"] not in gold][: PASSAGES - len(gold)]
-    taken = gold.union(others)
-    passages = [Document(one["id"], f"{one['title']}. {one['text']}") for one in corpus if one["id"] in taken]
+    questions = [json.loads(line) for line in (DATA / "hotpotqa" / "questions.jsonl").read_text("utf-8").splitlines()]
+    questions = sorted(questions, key=lambda one: bool(one["meta"]["source_split"] != "train"))[:QUESTIONS]
+    gold = {name for item in questions for name in item["gold_ids"]}
+    other_ids = [item["id"] for item in corpus if item["id"] not in gold][: PASSAGES - len(gold)]
+    passage_ids = gold.union(other_ids)
+    passages = [
+        Document(item["id"], f"{item['title']}. {item['text']}") for item in corpus if item["id"] in passage_ids
+    ]
     items = [
-        Item(one["id"], one["question"], answers=(one["answers"][0],), gold=tuple((name,) for name in one["gold_ids"]))
-        for one in asked
+        Item(
+            item["id"],
+            item["question"],
+            answers=(item["answers"][0],),
+            gold=tuple((name,) for name in item["gold_ids"]),
+        )
+        for item in questions
     ]
     return passages, items
 
@@ -152,39 +159,39 @@ def measured(folder: Path, rounds: int) -> dict[str, Any]:
     config, changed = HERE / "autorag_trial.yaml", folder / "changed.yaml"
     changed.write_text(config.read_text("utf-8").rstrip("\n") + FILTER, "utf-8")
     server = Embeddings()
-    asked: list[object] = ["--data", data, "--embedder", server.url, "--embed-model", "minilm"]
-    index = run(indexed, "eval", "dense", *asked, "--limit", 1, "--measures", "R@10")
+    options: list[object] = ["--data", data, "--embedder", server.url, "--embed-model", "minilm"]
+    index = run(indexed, "eval", "dense", *options, "--limit", 1, "--measures", "R@10")
     server.vectors([item.question for item in trial_data()[1]])
-    found: dict[str, list[dict[str, Any]]] = {}
+    found_data: dict[str, list[dict[str, Any]]] = {}
     for number in range(rounds):
         cache, out = folder / f"cache{number}", folder / f"tuned{number}"
         shutil.copytree(indexed, cache)
-        study = ["tune", config, *asked, "-o", out]
+        study = ["tune", config, *options, "-o", out]
         for name, command in (
             ("trial", study), ("again", study), ("opened again", study),
-            ("another last step", ["tune", changed, *asked, "-o", folder / f"changed{number}"]),
+            ("another last step", ["tune", changed, *options, "-o", folder / f"changed{number}"]),
         ):  # fmt: skip
             if name == "opened again":
                 (out / "finished.json").unlink()
-            before = server.texts
-            found.setdefault(name, []).append(run(cache, *command) | {"embedded": server.texts - before})
-    first, again = found["trial"][0]["told"], found["again"][0]["told"]
+            previous_texts = server.texts
+            found_data.setdefault(name, []).append(run(cache, *command) | {"embedded": server.texts - previous_texts})
+    first, second_data = found_data["trial"][0]["told"], found_data["again"][0]["told"]
     rows = first["spent"]["rows"]
-    assert again["spent"] == dict.fromkeys(again["spent"], 0)
-    assert again["best"] == first["best"]
+    assert second_data["spent"] == dict.fromkeys(second_data["spent"], 0)
+    assert second_data["best"] == first["best"]
     result: dict[str, Any] = {
         "questions": QUESTIONS, "passages": PASSAGES, "flows": first["flows"], "scores": rows,
         "objectives": first["objective"], "best": first["best"]["choices"],
         "means on fresh questions": first["finalists"][0]["means"], "fresh questions": first["fresh_questions"],
         "indexing, CPU-s": round(index["cpu"], 2), "rounds": rounds, "runs": {},
     }  # fmt: skip
-    for name, several in found.items():
+    for name, several in found_data.items():
         middle = sorted(several, key=lambda one: float(one["cpu"]))[len(several) // 2]
         result["runs"][name] = {
-            "CPU-s": round(middle["cpu"], 2), "CPU-s of all": [round(one["cpu"], 2) for one in several],
-            "peak, MiB": round(max(one["mib"] for one in several), 1), "wall s": round(middle["wall"], 2),
+            "CPU-s": round(middle["cpu"], 2), "CPU-s of all": [round(row["cpu"], 2) for row in several],
+            "peak, MiB": round(max(row["mib"] for row in several), 1), "wall s": round(middle["wall"], 2),
             "scores computed": middle["told"]["spent"]["rows"], "calls of models": middle["told"]["spent"]["calls"],
-            "texts embedded": max(one["embedded"] for one in several),
+            "texts embedded": max(row["embedded"] for row in several),
             "CPU-µs a score": round(1e6 * middle["cpu"] / rows, 2),
         }  # fmt: skip
     with suppress(OSError):
@@ -196,9 +203,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        publish("autorag_trial", measured(Path(folder), given.rounds) | {"AutoRAG": AUTORAG}, given.out)
+        publish("autorag_trial", measured(Path(folder), options.rounds) | {"AutoRAG": AUTORAG}, options.out)
 
 
 if __name__ == "__main__":

@@ -35,39 +35,43 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=500, help="of each data set")
     parser.add_argument("--kept", type=Path, default=KEPT, help="where the index is kept")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     gc.set_threshold(GARBAGE)  # as the command does
     sets = [DataSet(str(DATA / name)) for name in POOLED]
-    flow, items = space(indexed(given.kept, sets)), questions_of(sets, [given.questions] * len(sets))
+    flow, items = space(indexed(options.kept, sets)), questions_of(sets, [options.questions] * len(sets))
     times: list[tuple[int, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        how = {"path": Path(folder) / "study", "usage_log": UsageLog(Path(folder) / "looks")}
+        extra_options = {"path": Path(folder) / "study", "usage_log": UsageLog(Path(folder) / "looks")}
         began = time.process_time()
-        found = tune(
-            flow, items, MEASURE, on_progress=lambda so_far: times.append((so_far.done, time.process_time())), **how
+        tuned_flow = tune(
+            flow,
+            items,
+            MEASURE,
+            on_progress=lambda so_far: times.append((so_far.done, time.process_time())),
+            **extra_options,
         )
         cpu_s = time.process_time() - began
         began = time.process_time()
-        again = tune(flow, items, MEASURE, **how)
+        second_tuned_flow = tune(flow, items, MEASURE, **extra_options)
         again_s = time.process_time() - began
-    assert again.rows == 0
-    assert again.point == found.point
-    grid = found.flows * found.questions
-    first = next(at for at in times if at[0] >= BEGUN * found.flows)
-    last = next(at for at in times if at[0] >= grid)
+    assert second_tuned_flow.rows == 0
+    assert second_tuned_flow.point == tuned_flow.point
+    grid = tuned_flow.flows * tuned_flow.questions
+    first = next(position for position in times if position[0] >= BEGUN * tuned_flow.flows)
+    last = next(position for position in times if position[0] >= grid)
     result = {
-        "flows": found.flows,
-        "questions that choose": found.questions,
-        "questions that report": found.fresh,
-        "rows": found.rows,
+        "flows": tuned_flow.flows,
+        "questions that choose": tuned_flow.questions,
+        "questions that report": tuned_flow.fresh,
+        "rows": tuned_flow.rows,
         "cpu_s": round(cpu_s, 2),
-        "ms_a_row": 1e3 * cpu_s / found.rows,
+        "ms_a_row": 1e3 * cpu_s / tuned_flow.rows,
         "ms_a_row_once_begun": 1e3 * (last[1] - first[1]) / (last[0] - first[0]),
         "again_cpu_s": round(again_s, 2),
-        "best": {place: taken.replace(f"{given.kept}/", "") for place, taken in found.finalists[0].choices},
-        "score": found.score.json(),
+        "best": {place: usage.replace(f"{options.kept}/", "") for place, usage in tuned_flow.finalists[0].choices},
+        "score": tuned_flow.score.json(),
     }
-    publish("grid", result, given.out)
+    publish("grid", result, options.out)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ from spolia.core.combinators import Branch
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator, Then
 from spolia.core.run_context import attempt
-from spolia.core.sweepable import Swept
+from spolia.core.sweepable import VariantRanking
 from spolia.evaluation.data.dataset import DataSet, draw_items
 from spolia.evaluation.experiment.flows import portable_notation
 from spolia.evaluation.experiment.score_store import ScoreStore
@@ -104,13 +104,13 @@ class ScoreMatrix:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        with np.load(path, allow_pickle=False) as found:
-            return cls(**{one.name: found[one.name] for one in fields(cls)})
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls(**{field.name: arrays[field.name] for field in fields(cls)})
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part.npz")
-        np.savez_compressed(part, **{one.name: getattr(self, one.name) for one in fields(self)})
+        np.savez_compressed(part, **{field.name: getattr(self, field.name) for field in fields(self)})
         part.replace(path)
 
     @cached_property
@@ -124,25 +124,25 @@ class ScoreMatrix:
             raise ValueError("The matrices are of two spaces. Name another file with --out.")
         new = ~np.isin(other.questions, self.questions)
         levels, codes = np.unique(np.concatenate([self.scores, other.scores[:, new]], axis=1), return_inverse=True)
-        beside = {
-            name: np.concatenate([one, rest[..., new]], axis=-1) if rest.size else one
+        joined_arrays = {
+            name: np.concatenate([item, rest[..., new]], axis=-1) if rest.size else item
             for name in ("contexts", "questions", "sets", "simulated_em", "simulated_f1")
-            for one, rest in [(getattr(self, name), getattr(other, name))]
+            for item, rest in [(getattr(self, name), getattr(other, name))]
         }
         kind = np.uint8 if len(levels) < 256 else np.uint16
-        return replace(self, levels=levels, codes=codes.reshape(len(self.points), -1).astype(kind), **beside)
+        return replace(self, levels=levels, codes=codes.reshape(len(self.points), -1).astype(kind), **joined_arrays)
 
     def cost_us(self, flows: Sequence[int]) -> float:
         """CPU-µs of some flows for a question, when each step that they share is taken once."""
-        taken = np.unique(self.steps[list(flows)])
-        return float(self.step_us[taken[taken >= 0]].sum())
+        steps = np.unique(self.steps[list(flows)])
+        return float(self.step_us[steps[steps >= 0]].sum())
 
 
 def candidates_of() -> Candidates:
     """The flows with the numbers of the matrix, without an index."""
-    found = Candidates(Space(space(Corpus("pool.spolia"))))
-    assert found.all_flows  # looked at: that numbers them
-    return found
+    candidates = Candidates(Space(space(Corpus("pool.spolia"))))
+    assert candidates.all_flows  # looked at: that numbers them
+    return candidates
 
 
 # The data.
@@ -151,14 +151,14 @@ def candidates_of() -> Candidates:
 def files_of(folder: Path, passages: Iterator[Document]) -> None:
     """Passages as files, with the title as heading."""
     folder.mkdir(parents=True, exist_ok=True)
-    for one in passages:
-        title = one.title.replace("_", " ")
-        (folder / f"{one.id}.md").write_text((f"# {title}\n\n" if title else "") + one.text, encoding="utf-8")
+    for document in passages:
+        title = document.title.replace("_", " ")
+        (folder / f"{document.id}.md").write_text((f"# {title}\n\n" if title else "") + document.text, encoding="utf-8")
 
 
 def in_files(item: Item, name: str) -> Item:
     """The item with its gold as the names of files."""
-    gold = tuple(tuple(f"{one}.md" for one in group) for group in item.gold)
+    gold = tuple(tuple(f"{entry}.md" for entry in group) for group in item.gold)
     return item.but(gold=gold, meta=(("set", name),))
 
 
@@ -173,24 +173,24 @@ def indexed(folder: Path, sets: Sequence[DataSet]) -> Corpus:
     return corpus
 
 
-def questions_of(sets: Sequence[DataSet], each: Sequence[int]) -> list[Item]:
+def questions_of(sets: Sequence[DataSet], numbers: Sequence[int]) -> list[Item]:
     """As many questions with gold of each set, drawn by a seed, mixed."""
-    found = [
+    items = [
         in_files(item, data.name)
-        for data, count in zip(sets, each, strict=True)
-        for item in draw_items([one for one in data.items() if one.gold], count, 0)
+        for data, count in zip(sets, numbers, strict=True)
+        for item in draw_items([entry for entry in data.items() if entry.gold], count, 0)
     ]
-    random.Random(0).shuffle(found)
-    return found
+    random.Random(0).shuffle(items)
+    return items
 
 
 def data_set(name: str, folder: Path) -> DataSet:
     """One of `DATA`; ARAGOG labels no passage, so that any passage of the paper that a question names is gold."""
     if name != "aragog":
         return DataSet(str(DATA / name))
-    if not (made := folder / name).exists():
-        prepared(made)
-    return DataSet(str(made))
+    if not (new_folder := folder / name).exists():
+        prepared(new_folder)
+    return DataSet(str(new_folder))
 
 
 def world_in(folder: Path, questions: int) -> DataSet:
@@ -212,21 +212,21 @@ class Shown(SweepScores):
         super().__init__(run, measures)
         self.contexts, self.rankings = dict[str, NDArray[np.uint16]](), dict[str, list[Ranking]]()
 
-    def score_rankings(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
+    def score_rankings(self, rankings: Sequence[VariantRanking], item: Item) -> Iterator[Sequence[float]]:
         numbers: dict[tuple[str, ...], int] = {}
         first = self.rankings[item.id] = list[Ranking]()
-        found = []
-        for one in rankings:
-            number = numbers.setdefault(tuple(one.ids[:SHOWN]), len(numbers))
+        found_numbers = []
+        for result in rankings:
+            number = numbers.setdefault(tuple(result.ids[:SHOWN]), len(numbers))
             if number == len(first):
-                first.append(one.ranking.but(hits=one.ranking.hits[:SHOWN]))
-            found.append(number)
-        self.contexts[item.id] = np.array(found, np.uint16)
+                first.append(result.ranking.but(hits=result.ranking.hits[:SHOWN]))
+            found_numbers.append(number)
+        self.contexts[item.id] = np.array(found_numbers, np.uint16)
         return super().score_rankings(rankings, item)
 
     def answered(self, reader: Operator[Ranking, Answer], item: Item) -> NDArray[np.float16]:
         """By measure and flow, the scores of what a reader answers; a call that fails scores 0."""
-        cases = [Case(item, attempt(partial(reader, one))) for one in self.rankings[item.id]]
+        cases = [Case(item, attempt(partial(reader, entry))) for entry in self.rankings[item.id]]
         scores = [[(measure.observe(case) or (np.nan,))[0] for measure in OF_ANSWERS] for case in cases]
         return np.array(scores, np.float16)[self.contexts[item.id]].T
 
@@ -236,17 +236,17 @@ def measured(
     items: Sequence[Item],
     measure: str = MEASURE,
     reader: Operator[Ranking, Answer] | None = None,
-    kept: Callable[[ScoreMatrix], None] = lambda so_far: None,
+    save: Callable[[ScoreMatrix], None] = lambda so_far: None,
 ) -> ScoreMatrix:
     """Every score of a space, by the route of `tune`.
 
     Args:
-        kept: told what is there after every hundred questions.
+        save: told what is there after every hundred questions.
     """
     plan = TuningPlan.from_space(flow, items, measure)
     candidates = plan.candidates
-    every = list(candidates.all_flows)
-    assert every == list(range(len(every)))
+    all_values = list(candidates.all_flows)
+    assert all_values == list(range(len(all_values)))
     names = list(candidates.space.places)
     points = np.array([[point.get(name, -1) for name in names] for point in candidates.points], np.int8)
     steps, step_us = costs(candidates, items[:TIMED])
@@ -254,17 +254,17 @@ def measured(
     answers: list[NDArray[np.float16]] = []
 
     def so_far() -> ScoreMatrix:
-        there = items[: sum(one.shape[1] for one in values)]
+        existing_items = items[: sum(value.shape[1] for value in values)]
         levels, codes = np.unique(np.concatenate(values, axis=1), return_inverse=True)
         read = np.array(answers) if answers else np.zeros((0, 2, 0), np.float16)
         return ScoreMatrix(
             np.array(names),
             points,
-            codes.reshape(len(every), -1).astype(np.uint8 if len(levels) < 256 else np.uint16),
+            codes.reshape(len(all_values), -1).astype(np.uint8 if len(levels) < 256 else np.uint16),
             levels,
-            np.array([shown.contexts[item.id] for item in there]).T,
-            np.array([item.id for item in there]),
-            np.array([str(dict(item.meta)["set"]) for item in there]),
+            np.array([output.contexts[item.id] for item in existing_items]).T,
+            np.array([item.id for item in existing_items]),
+            np.array([str(dict(item.meta)["set"]) for item in existing_items]),
             steps,
             step_us,
             np.array(portable_notation(flow)),
@@ -272,16 +272,16 @@ def measured(
         )
 
     with ScoreStore(None) as store:
-        asked = FlowScores(candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
-        asked.sweeps = shown = Shown(asked.run, plan.objectives.measures)
+        flow_scores = FlowScores(candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
+        flow_scores.sweeps = output = Shown(flow_scores.run, plan.objectives.measures)
         for start in range(0, len(items), AT_ONCE):
             asking = range(start, min(start + AT_ONCE, len(items)))
-            values.append(asked(every, asking).values[:, :, 0])
+            values.append(flow_scores(all_values, asking).values[:, :, 0])
             if reader:
                 with Run():
-                    answers += [shown.answered(reader, items[at]) for at in asking]
-            kept(so_far())
-        assert not asked.excluded
+                    answers += [output.answered(reader, items[position]) for position in asking]
+            save(so_far())
+        assert not flow_scores.excluded
     return so_far()
 
 
@@ -293,18 +293,18 @@ def costs(candidates: Candidates, items: Sequence[Item]) -> tuple[NDArray[np.int
     numbers: dict[tuple[bytes, bytes], int] = {}
     sums: list[float] = []
     rows = [_Timed(numbers, sums) for _ in candidates.flows]
-    for at, item in enumerate([items[0], *items]):  # the first time, what is read once is read
-        known: dict[tuple[bytes, bytes], Any] = {}
+    for index, item in enumerate([items[0], *items]):  # the first time, what is read once is read
+        costs_by_steps: dict[tuple[bytes, bytes], Any] = {}
         with Run():
             for row, flow in zip(rows, candidates.flows, strict=True):
-                row.take(flow, b"", Query(item.question), known)
-        if not at:
+                row.take(flow, b"", Query(item.question), costs_by_steps)
+        if not index:
             sums[:] = [0.0] * len(sums)
-    most = max(len(row.steps) for row in rows)
-    steps = np.full((len(rows), most), -1, np.int32)
-    for at, row in enumerate(rows):
-        taken = sorted(row.steps)
-        steps[at, : len(taken)] = taken
+    longest = max(len(row.steps) for row in rows)
+    steps = np.full((len(rows), longest), -1, np.int32)
+    for index, row in enumerate(rows):
+        taken_steps = sorted(row.steps)
+        steps[index, : len(taken_steps)] = taken_steps
     return steps, np.array(sums) * 1e6 / len(items)
 
 
@@ -321,9 +321,9 @@ class _Timed:
     def take(self, op: Operator[Any, Any], before: bytes, value: Any, known: dict[tuple[bytes, bytes], Any]) -> Any:
         """What the step gives; its key is that of the step and all before it."""
         if isinstance(op, Then):
-            for one in op.steps:
-                value = self.take(one, before, value, known)
-                before += one.digest
+            for step in op.steps:
+                value = self.take(step, before, value, known)
+                before += step.digest
             return value
         if isinstance(op, Branch):
             return tuple(self.take(arm, before, value, known) for arm in op.arms)
@@ -331,11 +331,11 @@ class _Timed:
         if key not in known:
             began = time.process_time()
             known[key] = op(value)
-            taken = time.process_time() - began
-            at = self.numbers.setdefault(key, len(self.sums))
-            if at == len(self.sums):
+            seconds = time.process_time() - began
+            position = self.numbers.setdefault(key, len(self.sums))
+            if position == len(self.sums):
                 self.sums.append(0.0)
-            self.sums[at] += taken
+            self.sums[position] += seconds
         self.steps.add(self.numbers[key])
         return known[key]
 
@@ -347,35 +347,37 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=POOLED, help="data sets")
     parser.add_argument("--world", type=int, metavar="N", help="an invented world with so many questions")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    if given.world:
-        folder = given.kept / f"world-{PEOPLE}"
-        sets = [world_in(folder / f"{given.world}", given.world)]
+    options = parser.parse_args()
+    if options.world:
+        folder = options.kept / f"world-{PEOPLE}"
+        sets = [world_in(folder / f"{options.world}", options.world)]
     else:
-        folder = given.kept if tuple(given.sets) == POOLED else given.kept / "-".join(given.sets)
-        sets = [data_set(name, folder) for name in given.sets]
-    each = [given.world] if given.world else given.questions
-    items, corpus = questions_of(sets, each if len(each) > 1 else [*each] * len(sets)), indexed(folder, sets)
-    before = ScoreMatrix.load(given.out) if given.out.exists() else None
-    items = [item for item in items if before is None or item.id not in set(before.questions.tolist())]
+        folder = options.kept if tuple(options.sets) == POOLED else options.kept / "-".join(options.sets)
+        sets = [data_set(name, folder) for name in options.sets]
+    entry = [options.world] if options.world else options.questions
+    items, corpus = questions_of(sets, entry if len(entry) > 1 else [*entry] * len(sets)), indexed(folder, sets)
+    previous_matrix = ScoreMatrix.load(options.out) if options.out.exists() else None
+    items = [
+        item for item in items if previous_matrix is None or item.id not in set(previous_matrix.questions.tolist())
+    ]
     reader = None
-    if given.world:
+    if options.world:
         reader = Reader(
             SimulatedReader.from_data(sets[0], list(sets[0].items()), profile_named("noisy")), max_passages=SHOWN
         )
     began = time.process_time()
 
     def keep(so_far: ScoreMatrix) -> None:
-        (before.joined(so_far) if before else so_far).save(given.out)
+        (previous_matrix.joined(so_far) if previous_matrix else so_far).save(options.out)
 
     if items:
-        measured(space(corpus), items, reader=reader, kept=keep)
-    found = ScoreMatrix.load(given.out)
-    means = found.scores.mean(axis=1)
-    distinct = sum(len(np.unique(column)) for column in found.contexts.T)
-    print(f"{found.codes.size:,} scores in {time.process_time() - began:.0f} CPU-s")
+        measured(space(corpus), items, reader=reader, save=keep)
+    score_matrix = ScoreMatrix.load(options.out)
+    means = score_matrix.scores.mean(axis=1)
+    distinct = sum(len(np.unique(column)) for column in score_matrix.contexts.T)
+    print(f"{score_matrix.codes.size:,} scores in {time.process_time() - began:.0f} CPU-s")
     print(f"best {means.max():.4f}, median {np.median(means):.4f}; {(means > means.max() - 0.01).sum()} within a point")
-    print(f"{100 * distinct / found.codes.size:.1f} contexts in 100 rows")
+    print(f"{100 * distinct / score_matrix.codes.size:.1f} contexts in 100 rows")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.score_board import Board, ScoreRows
 from spolia.optimizer.strategies import HalvingWithNeighbours, find_best
 from spolia.orchestration import ConvexCombination
-from spolia.orchestration.sweep import sweeper
+from spolia.orchestration.sweep import build_variant_runner
 from spolia.post_retrieval import Percentile, TitleBoost
 from spolia.retrieval import TFIDF, BM25Variant, FieldedBM25
 from spolia.run import Run
@@ -80,15 +80,17 @@ def space(chunks: NodeGroup, reader: SimulatedReader) -> Operator[Query, Answer]
         BM25(chunks, 20, "words"), BM25Variant(chunks, "bm25l", top_k=20, source="words"), TFIDF(chunks, 20, "words"),
         name="words",
     )  # fmt: skip
-    weights = [(("words", one), ("fields", 1 - one)) for one in (0.5, 0.8)]
+    weights = [(("words", value), ("fields", 1 - value)) for value in (0.5, 0.8)]
     fusion = Choice(
         ReciprocalRankFusion(top_k=20).vary("constant", k=(10.0, 60.0)),
         ConvexCombination(weights[0], "min-max", 20).vary("weights", weights=weights),
         name="fusion",
     )
-    both = Branch(words, FieldedBM25(chunks, top_k=20, source="fields")) >> fusion
-    after = Choice(Identity(), TitleBoost(top_k=20), name="boost") >> Choice(Identity(), Percentile(0.4), name="kept")
-    return Choice(words, both, name="arms") >> after >> Reader(reader).vary("shown", max_passages=(1, 2, 4, 8))
+    arms = Branch(words, FieldedBM25(chunks, top_k=20, source="fields")) >> fusion
+    later_choice = Choice(Identity(), TitleBoost(top_k=20), name="boost") >> Choice(
+        Identity(), Percentile(0.4), name="kept"
+    )
+    return Choice(words, arms, name="arms") >> later_choice >> Reader(reader).vary("shown", max_passages=(1, 2, 4, 8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,22 +108,22 @@ class PaidGrid:
         items = list(data.items())
         reader = SimulatedReader.from_data(data, items, Profile(miss=0.1, lure=0.2))
         objectives = Objectives.from_measures(MEASURE)
-        asked = [item for item in items if all(one.applies(item) for one in objectives.measures)]
+        asked_items = [item for item in items if all(entry.applies(item) for entry in objectives.measures)]
         candidates = Candidates(Space(space(index_passages(data, folder=folder / "stores"), reader)))
         run, flows = Run(share=64 << 20), list(candidates.all_flows)
-        contexts = Contexts(candidates, lambda flow: asked, len(asked), run)
-        groups, values = contexts.groups(flows), np.zeros((len(flows), len(asked)))
-        readers = [one for flow in flows if (one := ReaderFlow.from_flow(candidates.flows[flow]))]
-        together = sweeper([one.search for one in readers])
+        contexts = Contexts(candidates, lambda flow: asked_items, len(asked_items), run)
+        groups, values = contexts.groups(flows), np.zeros((len(flows), len(asked_items)))
+        readers = [entry for flow in flows if (entry := ReaderFlow.from_flow(candidates.flows[flow]))]
+        together = build_variant_runner([entry.search for entry in readers])
         with run:
-            for at, item in enumerate(asked):
-                (found,) = together([Query(item.question)])
-                for group in np.unique(groups[:, at]):
-                    same = np.flatnonzero(groups[:, at] == group)
-                    answer = readers[same[0]].reader(found[same[0]].ranking)
-                    seen = objectives.measures[0].observe(Case(item, answer))
-                    assert seen is not None
-                    values[same, at] = seen[0]
+            for index, item in enumerate(asked_items):
+                (result,) = together([Query(item.question)])
+                for group in np.unique(groups[:, index]):
+                    same = np.flatnonzero(groups[:, index] == group)
+                    answer = readers[same[0]].reader(result[same[0]].ranking)
+                    text = objectives.measures[0].observe(Case(item, answer))
+                    assert text is not None
+                    values[same, index] = text[0]
         return cls(candidates, values, contexts)
 
 
@@ -132,7 +134,7 @@ class SomeContexts(Contexts):
         flows, whole = list(grid.candidates.all_flows), grid.contexts
         none: list[Item] = []
         super().__init__(grid.candidates, lambda flow: none, len(questions), whole.run)
-        self._rows = {flow: at for at, flow in enumerate(flows)}
+        self._rows = {flow: index for index, flow in enumerate(flows)}
         self._numbers = whole.numbers(flows)[:, questions]
         self._groups = whole.groups(flows)[:, questions]
         self._quality = np.where(is_known, whole.quality(flows)[:, questions], np.nan)
@@ -146,36 +148,44 @@ def played(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, f
     contexts, n = SomeContexts(grid, questions, kind == "quality"), len(questions)
     whole = len(grid.scores) * n
     calls = contexts.total
-    counted = None if kind == "rows" else contexts
-    board = Board(grid.candidates, n, share * (whole if counted is None else calls), seed, contexts=counted)
+    counted_contexts = None if kind == "rows" else contexts
+    board = Board(
+        grid.candidates, n, share * (whole if counted_contexts is None else calls), seed, contexts=counted_contexts
+    )
 
     def source(flows: Any, asked: range) -> ScoreRows:
         values = grid.scores[np.ix_(np.asarray(flows), questions[asked.start : asked.stop])]
         return ScoreRows(values, np.zeros((len(flows), 2)))
 
     chosen = find_best(HalvingWithNeighbours(), board, source)
-    shown = contexts.numbers(list(grid.candidates.all_flows))[
+    context_count = contexts.numbers(list(grid.candidates.all_flows))[
         np.arange(n) < board.question_counts[list(grid.candidates.all_flows)][:, None]
     ]
     truth = 100 * grid.scores.mean(axis=1)
-    return float(truth.max() - truth[chosen]), len(np.unique(shown)) / calls, float(board.question_counts.sum()) / whole
+    return (
+        float(truth.max() - truth[chosen]),
+        len(np.unique(context_count)) / calls,
+        float(board.question_counts.sum()) / whole,
+    )
 
 
 def floor(grid: PaidGrid, seeds: int) -> float:
-    truth, found = 100 * grid.scores.mean(axis=1), []
+    truth, results = 100 * grid.scores.mean(axis=1), []
     for seed in range(seeds):
         questions = np.random.default_rng(seed).permutation(grid.scores.shape[1])[: grid.scores.shape[1] // 2]
-        found.append(truth.max() - truth[grid.scores[:, questions].mean(axis=1).argmax()])
-    return float(np.mean(found))
+        results.append(truth.max() - truth[grid.scores[:, questions].mean(axis=1).argmax()])
+    return float(np.mean(results))
 
 
-def at_regret(curve: list[dict[str, float]], wanted: float) -> float | None:
+def at_regret(curve: list[dict[str, float]], value: float) -> float | None:
     """The share of calls at which a curve first comes to a regret, between its points."""
-    for before, after in pairwise(curve):
-        if before["regret"] > wanted >= after["regret"]:
-            part = (before["regret"] - wanted) / (before["regret"] - after["regret"])
-            return round(float(np.exp(np.interp(part, (0, 1), np.log([before["calls"], after["calls"]])))), 4)
-    return curve[0]["calls"] if curve[0]["regret"] <= wanted else None
+    for previous_data, later_data in pairwise(curve):
+        if previous_data["regret"] > value >= later_data["regret"]:
+            part = (previous_data["regret"] - value) / (previous_data["regret"] - later_data["regret"])
+            return round(
+                float(np.exp(np.interp(part, (0, 1), np.log([previous_data["calls"], later_data["calls"]])))), 4
+            )
+    return curve[0]["calls"] if curve[0]["regret"] <= value else None
 
 
 def main() -> None:
@@ -183,10 +193,10 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=240)
     parser.add_argument("--seeds", type=int, default=60)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        grid = PaidGrid.read(Path(folder), given.questions)
+        grid = PaidGrid.read(Path(folder), options.questions)
     read_s, flows = time.process_time() - began, grid.scores.shape[0]
     truth = 100 * grid.scores.mean(axis=1)
     result: dict[str, Any] = {
@@ -194,35 +204,36 @@ def main() -> None:
         "flows": flows, "questions": grid.scores.shape[1],
         "rows": grid.scores.size, "calls of the cached grid": grid.contexts.total,
         "best": round(float(truth.max()), 2), "median": round(float(np.median(truth)), 2),
-        "floor": round(floor(grid, given.seeds), 2), "seeds": given.seeds,
+        "floor": round(floor(grid, options.seeds), 2), "seeds": options.seeds,
         "cpu_s of the grid": round(read_s, 1),
     }  # fmt: skip
     curves: dict[str, list[dict[str, float]]] = {}
     for kind, shares in SHARES.items():
         curves[kind] = []
         for share in shares:
-            found = np.array([played(grid, kind, share, seed) for seed in range(given.seeds)])
-            regret, calls, rows = found.mean(axis=0).tolist()
-            error = float(found[:, 0].std() / np.sqrt(len(found)))
+            array = np.array([played(grid, kind, share, seed) for seed in range(options.seeds)])
+            regret, calls, rows = array.mean(axis=0).tolist()
+            error = float(array[:, 0].std() / np.sqrt(len(array)))
             curves[kind].append({
                 "budget": share, "regret": round(regret, 2), "error": round(error, 2), "calls": round(calls, 4),
                 "rows": round(rows, 4),
             })  # fmt: skip
     result["curves"] = curves
     result["calls at equal regret"] = {
-        str(wanted): {kind: at_regret(curve, wanted) for kind, curve in curves.items()} for wanted in WANTED
+        str(expected_value): {kind: at_regret(curve, expected_value) for kind, curve in curves.items()}
+        for expected_value in WANTED
     }
-    tenth = next(one for one in curves["quality"] if one["budget"] == 0.1)
+    tenth = next(row for row in curves["quality"] if row["budget"] == 0.1)
     judged: Judged = {
         "regret at a tenth of the calls": (tenth["regret"], None),
         "calls there": (tenth["calls"], None),
         "floor": (result["floor"], None),
     }
-    said = json.dumps({**result, **told(judged), "machine": machine()}, indent=1)
-    print(said)
-    if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(said + "\n", encoding="utf-8")
+    text = json.dumps({**result, **told(judged), "machine": machine()}, indent=1)
+    print(text)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,22 +29,22 @@ class FastRace:
         sums, squares, rows, last = np.zeros(len(scores)), np.zeros(len(scores)), 0, 0
         flows, left = np.arange(len(scores)), scores
         limit = 1 - 2 * self.race.alpha / looks / max(1, len(scores) - 1)
-        for look in range(looks):
-            upto = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * look // (looks - 1))
+        for index in range(looks):
+            given_limit = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * index // (looks - 1))
             if len(flows) == 1:
                 break
-            new = left[:, last:upto]
+            new = left[:, last:given_limit]
             rows += new.size
             sums[flows] += new.sum(axis=1)
             squares[flows] += np.einsum("ij,ij->i", new, new)
-            means = sums[flows] / upto
+            means = sums[flows] / given_limit
             leader = np.lexsort((flows, lengths[flows], -np.round(means, 12)))[0]
             gaps = means[leader] - means
-            product = left[:, :upto] @ left[leader, :upto]
-            spread = squares[flows] + squares[flows[leader]] - 2 * product - upto * gaps**2
-            error = np.sqrt(np.maximum(spread, 0.0) / (upto - 1)) / sqrt(upto)
-            stays = gaps <= student_t(limit, upto - 1) * error + ROUNDING
+            product = left[:, :given_limit] @ left[leader, :given_limit]
+            spread = squares[flows] + squares[flows[leader]] - 2 * product - given_limit * gaps**2
+            error = np.sqrt(np.maximum(spread, 0.0) / (given_limit - 1)) / sqrt(given_limit)
+            stays = gaps <= student_t(limit, given_limit - 1) * error + ROUNDING
             if not stays.all():
                 flows, left = flows[stays], left[stays]
-            last = upto
+            last = given_limit
         return flows, rows / scores.size

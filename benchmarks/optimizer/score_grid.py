@@ -69,8 +69,8 @@ class ScoreGrid:
         """Scores on some questions, in their order."""
 
         def ask(flows: Sequence[int], questions: range) -> ScoreRows:
-            some = asked[questions.start : questions.stop]
-            return ScoreRows(self.scores[np.ix_(list(flows), some)][:, :, None], np.zeros((len(flows), 2)))
+            numbers = asked[questions.start : questions.stop]
+            return ScoreRows(self.scores[np.ix_(list(flows), numbers)][:, :, None], np.zeros((len(flows), 2)))
 
         return ask
 
@@ -85,38 +85,40 @@ class ScoreGrid:
         """Calls of a reader, as a share of those of the grid: a context that was read is not read again."""
         if self.contexts is None:
             return np.nan
-        shown, read, grid = self.contexts[:, asked], 0, 0
-        for at, column in enumerate(shown.T):
-            read += len(np.unique(column[board.question_counts[: len(column)] > at]))
+        context, read, grid = self.contexts[:, asked], 0, 0
+        for index, column in enumerate(context.T):
+            read += len(np.unique(column[board.question_counts[: len(column)] > index]))
             grid += len(np.unique(column))
         return read / grid
 
     def of_sets(self, *names: str) -> Self:
         """The questions of some data sets."""
-        some = np.isin(self.sets, names)
-        contexts, answers = (None if one is None else one[:, some] for one in (self.contexts, self.answers))
-        return replace(self, scores=self.scores[:, some], sets=self.sets[some], contexts=contexts, answers=answers)
+        is_in_sets = np.isin(self.sets, names)
+        contexts, answers = (None if item is None else item[:, is_in_sets] for item in (self.contexts, self.answers))
+        return replace(
+            self, scores=self.scores[:, is_in_sets], sets=self.sets[is_in_sets], contexts=contexts, answers=answers
+        )
 
     def with_pair(self, gain: float = 0.04) -> tuple[Self, Ints]:
         """Two candidates, the worst pair that so many flows have, none of them the default's, are the best together, by
         `gain`; also which flows have both."""
         worst = []
-        for (one, these), (other, those) in combinations(enumerate(self.points.T), 2):
+        for (item, these), (other_value, those) in combinations(enumerate(self.points.T), 2):
             for first in np.unique(these[(these >= 0) & (these != these[0])]):  # the default has neither
                 for second in np.unique(those[(those >= 0) & (those != those[0])]):
-                    both = (these == first) & (those == second)
-                    if PLANTED[0] <= both.mean() <= PLANTED[1]:
-                        alone = [self.truth[(these == first) & ~both], self.truth[(those == second) & ~both]]
+                    has_both = (these == first) & (those == second)
+                    if PLANTED[0] <= has_both.mean() <= PLANTED[1]:
+                        alone = [self.truth[(these == first) & ~has_both], self.truth[(those == second) & ~has_both]]
                         if all(part.size for part in alone):
-                            worst.append((max(part.mean() for part in alone), (one, first, other, second)))
-        _, (one, first, other, second) = min(worst)
-        both = np.flatnonzero((self.points[:, one] == first) & (self.points[:, other] == second))
+                            worst.append((max(part.mean() for part in alone), (item, first, other_value, second)))
+        _, (item, first, other_value, second) = min(worst)
+        has_both = np.flatnonzero((self.points[:, item] == first) & (self.points[:, other_value] == second))
         scores, order = self.scores.copy(), np.random.default_rng(0).permutation(self.scores.shape[1])
-        lift = self.truth.max() + gain - self.truth[both].max()
-        for flow in both.tolist():  # as many questions become right as lift its mean by that
+        lift = self.truth.max() + gain - self.truth[has_both].max()
+        for flow in has_both.tolist():  # as many questions become right as lift its mean by that
             gained = np.cumsum(1 - scores[flow, order]) / len(order)
             scores[flow, order[: np.searchsorted(gained, lift)]] = 1
-        return replace(self, scores=scores), both
+        return replace(self, scores=scores), has_both
 
     @classmethod
     def simulated(
@@ -126,8 +128,12 @@ class ScoreGrid:
         them; the sum is told as the rank of one gold passage, so that most questions are right or wrong with any flow.
         Made to be as a measured space of 648 flows: candidates alone explain .93 of the variance of means."""
         random = np.random.default_rng(seed)
-        places = {f"place {at}": [f"candidate {one}" for one in range(size)] for at, size in enumerate(sizes)}
-        candidates = Candidates(Space(Then(*(Setting(name).vary(name, taken=of) for name, of in places.items()))))
+        places = {
+            f"place {position}": [f"candidate {index}" for index in range(size)] for position, size in enumerate(sizes)
+        }
+        candidates = Candidates(
+            Space(Then(*(Setting(name).vary(name, taken=place_values) for name, place_values in places.items())))
+        )
         points = np.array([[candidates.points[flow][name] for name in places] for flow in candidates.all_flows])
         logit = random.normal(2.0, 3.0, questions) + random.normal(0, effects / 10, (len(points), 1))
         for place, size in enumerate(sizes):
@@ -135,8 +141,8 @@ class ScoreGrid:
                 0, 0.5, (size, questions)
             )
             logit += alone[points[:, place]]
-        for (one, first), (other, second) in combinations(enumerate(sizes), 2):
-            logit += random.normal(0, effects / 3, (first, second))[points[:, one], points[:, other], None]
+        for (index, first), (other_value, second) in combinations(enumerate(sizes), 2):
+            logit += random.normal(0, effects / 3, (first, second))[points[:, index], points[:, other_value], None]
         ranks = np.clip(np.ceil(-logit / RANK), 0, 10).astype(np.intp)  # 0 is the first, 10 is not among the first ten
         scores, steps = np.append(1 / np.log2(np.arange(2, 12)), 0.0)[ranks], np.arange(len(points))[:, None]
         sets = random.choice(["first", "second", "third"], questions)
@@ -145,10 +151,19 @@ class ScoreGrid:
     @classmethod
     def load(cls, path: Path) -> Self:
         """The scores that `matrix.py` has written, of `space.py` as it is."""
-        found = ScoreMatrix.load(path)
-        points, candidates = np.array(found.points, np.intp), candidates_of()
-        names = found.places.tolist()
+        score_matrix = ScoreMatrix.load(path)
+        points, candidates = np.array(score_matrix.points, np.intp), candidates_of()
+        names = score_matrix.places.tolist()
         if points.tolist() != [[point.get(name, -1) for name in names] for point in candidates.points]:
             raise ValueError(f"{path} is of another space. Make it anew with matrix.py.")
-        answers = found.simulated_f1.astype(np.float64) if found.simulated_f1.size else None
-        return cls(candidates, points, found.scores, found.sets, found.steps, found.step_us, found.contexts, answers)
+        answers = score_matrix.simulated_f1.astype(np.float64) if score_matrix.simulated_f1.size else None
+        return cls(
+            candidates,
+            points,
+            score_matrix.scores,
+            score_matrix.sets,
+            score_matrix.steps,
+            score_matrix.step_us,
+            score_matrix.contexts,
+            answers,
+        )

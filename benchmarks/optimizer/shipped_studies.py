@@ -34,27 +34,29 @@ def records(matrix: ScoreMatrix, candidates: Candidates) -> list[StudyRecord]:
     """One for each data set of a matrix."""
     if str(matrix.space) != portable_notation(candidates.space.flow):
         raise SystemExit("The matrix is of another space than space.py. Make it again: matrix.py --out FILE.")
-    names, found = SpaceNames(candidates), []
+    names, results = SpaceNames(candidates), []
     for name in np.unique(matrix.sets).tolist():
         means = matrix.scores[:, matrix.sets == name].mean(axis=1)
         best = np.argsort(-means, kind="stable")[:KEPT].tolist()
         questions = question_marks(DataSet(str(DATA / name)).items())
         choices = tuple(names.choices(candidates.points[flow]) for flow in best)
         scores = tuple(float(means[flow]) for flow in best)
-        found.append(StudyRecord(names.places, choices, scores, (MEASURE,), questions, name))
-    return found
+        results.append(StudyRecord(names.places, choices, scores, (MEASURE,), questions, name))
+    return results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("matrices", nargs="*", type=Path, default=MATRICES)
     parser.add_argument("--out", type=Path, default=SHIPPED)
-    given = parser.parse_args()
+    options = parser.parse_args()
     candidates = candidates_of()
-    found = [record for path in given.matrices for record in records(ScoreMatrix.load(path), candidates)]
-    text = ",\n".join(json.dumps(one.json(), separators=(",", ":")) for one in found)
-    given.out.write_text(f"[\n{text}\n]\n", "utf-8")
-    print(f"{given.out}: {', '.join(one.source for one in found)}, {given.out.stat().st_size:,} bytes")
+    study_records = [record for path in options.matrices for record in records(ScoreMatrix.load(path), candidates)]
+    text = ",\n".join(json.dumps(study_record.json(), separators=(",", ":")) for study_record in study_records)
+    options.out.write_text(f"[\n{text}\n]\n", "utf-8")
+    print(
+        f"{options.out}: {', '.join(study_record.source for study_record in study_records)}, {options.out.stat().st_size:,} bytes"
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def groups(corpus: Corpus) -> list[NodeGroup]:
     short = corpus.group(SHORT, Definition(SlidingWindow(size=100, overlap=0)))
     return [
         short,
-        *(corpus.group(f"{cut}-{name}", one.but(parent=cut)) for cut in CUTS for name, one in BELOW.items()),
+        *(corpus.group(f"{cut}-{name}", item.but(parent=cut)) for cut in CUTS for name, item in BELOW.items()),
     ]
 
 
@@ -48,21 +48,21 @@ def space(corpus: Corpus) -> Operator[Query, Ranking]:
     def search(op: Operator[Query, Ranking]) -> Operator[Query, Ranking]:
         return op.vary("chunks", group=cuts)
 
-    def below(name: str, source: str) -> Operator[Query, Ranking]:
+    def search_below(name: str, source: str) -> Operator[Query, Ranking]:
         """What is made of chunks is searched, and leads to these."""
         groups = [corpus.group(f"{cut.name}-{name}") for cut in cuts]
-        found = BM25(groups[0], top_k=DEPTH, source=source).vary("chunks", group=groups)
-        return found >> Mapped(cuts[0]).vary("chunks", target=cuts)
+        result = BM25(groups[0], top_k=DEPTH, source=source).vary("chunks", group=groups)
+        return result >> Mapped(cuts[0]).vary("chunks", target=cuts)
 
     words = Choice(
         search(BM25(cuts[0], top_k=DEPTH, source="words")),
-        below("plain", "words"),
+        search_below("plain", "words"),
         search(TFIDF(cuts[0], top_k=DEPTH, source="words", sublinear=False)),
         name="words",
     )
     walk = PersonalisedPageRank(graphs[0], damping=0.2, top_k=DEPTH).vary("chunks", graph=graphs)
     walked = words >> Choice(Identity(), walk, name="augmenter")
-    other = Choice(below("sentences", "other"), below("letters", "other"), name="other")
+    other_choice = Choice(search_below("sentences", "other"), search_below("letters", "other"), name="other")
     fusion = Choice(
         ReciprocalRankFusion(top_k=KEPT),
         ConvexCombination(normalisation="min-max", top_k=KEPT).vary(
@@ -70,10 +70,10 @@ def space(corpus: Corpus) -> Operator[Query, Ranking]:
         ),
         name="fusion",
     )
-    found = Choice(walked, other, Branch(walked, other) >> fusion, name="arms")
+    choice = Choice(walked, other_choice, Branch(walked, other_choice) >> fusion, name="arms")
     titles = TitleBoost(near=1.5, named=1.5, mentioned=1.5, top_k=KEPT)
     return (
-        found
+        choice
         >> Choice(Identity(), titles, name="reranker")
         >> Choice(Identity(), Percentile(0.2), Cut(3), name="selection")
     )

@@ -76,28 +76,28 @@ def drawn(grid: ScoreGrid, seed: int, questions: int) -> Ints:
 
 
 def studied(
-    grid: ScoreGrid, strategy: Strategy, share: float, asked: Ints, seed: int, prior: Sequence[int] = ()
+    grid: ScoreGrid, strategy: Strategy, share: float, numbers: Ints, seed: int, prior: Sequence[int] = ()
 ) -> tuple[Board, int]:
     """A study of some questions, and the row of the flow that it chose."""
-    board = board_of(grid, share, asked, seed, prior)
-    return board, find_best(strategy, board, grid.source(asked))
+    board = board_of(grid, share, numbers, seed, prior)
+    return board, find_best(strategy, board, grid.source(numbers))
 
 
-def board_of(grid: ScoreGrid, share: float, asked: Ints, seed: int, prior: Sequence[int] = ()) -> Board:
-    return Board(grid.candidates, len(asked), int(share * len(grid.points) * len(asked)), seed, prior, OBJECTIVE)
+def board_of(grid: ScoreGrid, share: float, numbers: Ints, seed: int, prior: Sequence[int] = ()) -> Board:
+    return Board(grid.candidates, len(numbers), int(share * len(grid.points) * len(numbers)), seed, prior, OBJECTIVE)
 
 
 def play(
     grid: ScoreGrid, name: str, share: float, seed: int, prior: Sequence[int] = (), questions: int = QUESTIONS
 ) -> Played | None:
     """None where the budget is too small for the strategy."""
-    asked, strategy = drawn(grid, seed, questions), STRATEGIES[name]
-    if strategy.minimum_rows(board := board_of(grid, share, asked, seed)) > board.left:
+    numbers, strategy = drawn(grid, seed, questions), STRATEGIES[name]
+    if strategy.minimum_rows(board := board_of(grid, share, numbers, seed)) > board.left:
         return None
-    board, chosen = studied(grid, strategy, share, asked, seed, prior)
+    board, chosen = studied(grid, strategy, share, numbers, seed, prior)
     if not board.rows_spent:
         return None
-    calls = grid.calls(board, asked) if seed < CALLED else np.nan
+    calls = grid.calls(board, numbers) if seed < CALLED else np.nan
     regret = 100 * (grid.truth.max() - grid.truth[chosen])
     return Played(regret, grid.spent(board), board.rows_spent / board.questions / len(grid.points), calls)
 
@@ -118,19 +118,19 @@ class Curve:
     @classmethod
     def of(cls, budgets: Sequence[float], played: Sequence[Sequence[Played]]) -> Curve:
         columns = ("regret", "spent", "rows", "calls")
-        return cls(budgets, *(np.array([[getattr(one, name) for one in row] for row in played]) for name in columns))
+        return cls(budgets, *(np.array([[getattr(item, name) for item in row] for row in played]) for name in columns))
 
     def spend(self, regret: float, seeds: Ints | None = None, of: str = "spent") -> float:
         """Where the curve of means first reaches a regret, between two budgets by the logarithm; inf if nowhere. If the
         least budget reaches it, what that spends: no less was measured."""
-        some = slice(None) if seeds is None else seeds
-        means, spent = self.regret[:, some].mean(axis=1), np.log(getattr(self, of)[:, some].mean(axis=1))
-        for at, mean in enumerate(means):
+        numbers = slice(None) if seeds is None else seeds
+        means, log_spend = self.regret[:, numbers].mean(axis=1), np.log(getattr(self, of)[:, numbers].mean(axis=1))
+        for index, mean in enumerate(means):
             if mean <= regret:
-                if not at:
-                    return float(np.exp(spent[0]))
-                part = (means[at - 1] - regret) / (means[at - 1] - mean)
-                return float(np.exp(spent[at - 1] + part * (spent[at] - spent[at - 1])))
+                if not index:
+                    return float(np.exp(log_spend[0]))
+                part = (means[index - 1] - regret) / (means[index - 1] - mean)
+                return float(np.exp(log_spend[index - 1] + part * (log_spend[index] - log_spend[index - 1])))
         return float("inf")
 
     def has_more_than(self, regret: float) -> bool:
@@ -142,13 +142,13 @@ class Curve:
             {
                 "budget": budget,
                 "rows": share(rows.mean()),
-                "spent": share(spent.mean()),
+                "spent": share(cost.mean()),
                 "calls": share(calls[np.isfinite(calls)].mean()) if np.isfinite(calls).any() else None,
                 "regret": round(regret.mean(), 3),
                 "standard error": round(regret.std(ddof=1) / len(regret) ** 0.5, 3),
                 "more than 1 point": round(float((regret > 1).mean()), 3),
             }
-            for budget, regret, spent, rows, calls in zip(
+            for budget, regret, cost, rows, calls in zip(
                 self.budgets, self.regret, self.spent, self.rows, self.calls, strict=True
             )
         ]
@@ -172,44 +172,44 @@ def curve(
     questions: int = QUESTIONS,
 ) -> Curve:
     if name in SLOW:
-        seeds, shares = min(seeds, SLOW_SEEDS), [one for one in shares if one in SLOW_SHARES]
-    found = {
-        one: spread(partial(play, grid, name, one, prior=prior, questions=questions), range(seeds)) for one in shares
+        seeds, shares = min(seeds, SLOW_SEEDS), [item for item in shares if item in SLOW_SHARES]
+    result = {
+        item: spread(partial(play, grid, name, item, prior=prior, questions=questions), range(seeds)) for item in shares
     }
-    found = {one: row for one, row in found.items() if None not in row}
-    return Curve.of([*found], [*found.values()])
+    result = {item: row for item, row in result.items() if None not in row}
+    return Curve.of([*result], [*result.values()])
 
 
-def ratio(ours: Curve, rival: Curve, regret: float, least: bool = False) -> Json:
+def ratio(ours: Curve, rival: Curve, regret: float, is_bound: bool = False) -> Json:
     """Spend for equal regret, ours / the rival's, with an interval from resampled seeds, the same for both.
 
     Args:
-        least: whether the curves begin where the strategies do, so that a spend there is what they need. Otherwise a
+        is_bound: whether the curves begin where the strategies do, so that a spend there is what they need. Otherwise a
             curve that begins below the regret may need less: then ours gives a bound, and the rival's no ratio.
     """
     random, seeds = np.random.default_rng(0), min(ours.regret.shape[1], rival.regret.shape[1])
     spends = ours.spend(regret), rival.spend(regret)
-    found: Json = {"ours": shown(spends[0]), "rival": shown(spends[1])}
-    found["is a bound"] = not (least or ours.has_more_than(regret))
-    if not (least or rival.has_more_than(regret)):
-        return found | {"ratio": None, "low": None, "high": None}
+    data: Json = {"ours": shown(spends[0]), "rival": shown(spends[1])}
+    data["is a bound"] = not (is_bound or ours.has_more_than(regret))
+    if not (is_bound or rival.has_more_than(regret)):
+        return data | {"ratio": None, "low": None, "high": None}
     ratios = []
     for _ in range(2_000):
-        some = random.integers(0, seeds, seeds)
-        one, other = ours.spend(regret, some), rival.spend(regret, some)
-        ratios.append(1.0 if one == other else one / other)
+        numbers = random.integers(0, seeds, seeds)
+        item, other_value = ours.spend(regret, numbers), rival.spend(regret, numbers)
+        ratios.append(1.0 if item == other_value else item / other_value)
     low, high = np.quantile(ratios, (0.025, 0.975), method="inverted_cdf")
-    return found | {"ratio": shown(spends[0] / spends[1]), "low": shown(low), "high": shown(high)}
+    return data | {"ratio": shown(spends[0] / spends[1]), "low": shown(low), "high": shown(high)}
 
 
 def cold(grid: ScoreGrid, seeds: int, without: Sequence[str] = ()) -> Json:
     curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS) if name not in without}
     return {
         "floor": floor(grid, seeds),
-        "seeds": {name: one.regret.shape[1] for name, one in curves.items() if one.regret.size},
-        "curves": {name: one.json() for name, one in curves.items()},
+        "seeds": {name: item.regret.shape[1] for name, item in curves.items() if item.regret.size},
+        "curves": {name: item.json() for name, item in curves.items()},
         "spend for equal regret": {
-            f"{regret:g}": {name: ratio(curves[OURS], one, regret) for name, one in curves.items() if name != OURS}
+            f"{regret:g}": {name: ratio(curves[OURS], item, regret) for name, item in curves.items() if name != OURS}
             for regret in (1.0, 0.8, 0.7, 0.6)
         },
     }
@@ -224,19 +224,19 @@ def floor(grid: ScoreGrid, seeds: int, questions: int = QUESTIONS) -> float:
 
 def small(grid: ScoreGrid, seeds: int) -> Json:
     """Small sets, of each of which as many tuning questions are drawn as it has."""
-    found: Json = {}
+    data: Json = {}
     for name in SMALL:
         own = ScoreGrid.load(KEPT / f"{name}.npz")
         size = own.scores.shape[1]
-        curves = {one: curve(own, one, seeds, (), SMALL_SHARES, size) for one in (OURS, *COLD)}
-        found[name] = {
+        curves = {item: curve(own, item, seeds, (), SMALL_SHARES, size) for item in (OURS, *COLD)}
+        data[name] = {
             "questions": size,
             "mean of the best": share(own.truth.max()),
             "regret of the default": round(100 * (own.truth.max() - own.truth[0]), 3),
             "floor": floor(own, seeds, size),
-            "curves": {one: of.json() for one, of in curves.items()},
+            "curves": {item: strategy_curve.json() for item, strategy_curve in curves.items()},
         }
-    return found
+    return data
 
 
 def answers(grid: ScoreGrid, seeds: int) -> Json:
@@ -244,65 +244,65 @@ def answers(grid: ScoreGrid, seeds: int) -> Json:
     if grid.answers is None:
         raise SystemExit("This matrix has no answers. Name world.npz.")
     own = replace(grid, scores=grid.answers)
-    curves = {one: curve(own, one, seeds, (), ANSWERED) for one in (OURS, *COLD)}
+    curves = {name: curve(own, name, seeds, (), ANSWERED) for name in (OURS, *COLD)}
     return {
         "mean of the best": share(own.truth.max()),
         "regret of the default": round(100 * (own.truth.max() - own.truth[0]), 3),
         "floor": floor(own, seeds),
-        "curves": {one: of.json() for one, of in curves.items()},
+        "curves": {name: strategy_curve.json() for name, strategy_curve in curves.items()},
     }
 
 
 def warm(grid: ScoreGrid, seeds: int) -> Json:
     """On each corpus alone: with the flows that are best on the others, and without."""
-    found: Json = {}
+    data: Json = {}
     names = np.unique(grid.sets).tolist()
     for name in names:
-        own, others = grid.of_sets(name), grid.of_sets(*(other for other in names if other != name))
-        prior = np.argsort(-others.truth, kind="stable")[:WARM_FLOWS].tolist()
+        own, other_sets = grid.of_sets(name), grid.of_sets(*(other_name for other_name in names if other_name != name))
+        prior = np.argsort(-other_sets.truth, kind="stable")[:WARM_FLOWS].tolist()
         curves = {"warm": curve(own, OURS, seeds, prior, WARM_SHARES)} | {
-            f"{one}, cold": curve(own, one, seeds, (), WARM_SHARES) for one in (OURS, *COLD)
+            f"{item}, cold": curve(own, item, seeds, (), WARM_SHARES) for item in (OURS, *COLD)
         }
-        rivals = [curves[f"{one}, cold"] for one in COLD]
-        found[name] = {
+        rivals = [curves[f"{item}, cold"] for item in COLD]
+        data[name] = {
             "questions": own.scores.shape[1],
-            "curves": {name: one.json() for name, one in curves.items()},
-            "spend at a regret of 1": {name: shown(one.spend(1.0)) for name, one in curves.items()},
-            "rows at a regret of 1": {name: shown(one.spend(1.0, of="rows")) for name, one in curves.items()},
+            "curves": {name: item.json() for name, item in curves.items()},
+            "spend at a regret of 1": {name: shown(item.spend(1.0)) for name, item in curves.items()},
+            "rows at a regret of 1": {name: shown(item.spend(1.0, of="rows")) for name, item in curves.items()},
             "warm against the best cold rival": ratio(
-                curves["warm"], min(rivals, key=lambda one: one.spend(1.0)), 1.0, least=True
+                curves["warm"], min(rivals, key=lambda one: one.spend(1.0)), 1.0, is_bound=True
             ),
         }
-    return found
+    return data
 
 
 def pair(grid: ScoreGrid, seeds: int = 20, budget: float = 0.1) -> Json:
     """In how many studies the choice is one of the flows with both candidates of a planted pair."""
-    planted, both = grid.with_pair()
-    found: Json = {"share of flows": share(len(both) / len(grid.points)), "budget": budget, "seeds": seeds}
+    planted, pair_flows = grid.with_pair()
+    data: Json = {"share of flows": share(len(pair_flows) / len(grid.points)), "budget": budget, "seeds": seeds}
     for name in (OURS, "third", "halving", "random", "greedy", "grid"):
-        played = spread(partial(_is_in, planted, both, name, budget), range(seeds))
-        found[name] = sum(played)
-    return found
+        played = spread(partial(_is_in, planted, pair_flows, name, budget), range(seeds))
+        data[name] = sum(played)
+    return data
 
 
-def _is_in(planted: ScoreGrid, both: Ints, name: str, budget: float, seed: int) -> bool:
-    asked = drawn(planted, seed, QUESTIONS)
-    return studied(planted, STRATEGIES[name], budget, asked, seed)[1] in both
+def _is_in(planted: ScoreGrid, numbers: Ints, name: str, budget: float, seed: int) -> bool:
+    asked_numbers = drawn(planted, seed, QUESTIONS)
+    return studied(planted, STRATEGIES[name], budget, asked_numbers, seed)[1] in numbers
 
 
 def prove(grid: ScoreGrid, simulations: int) -> Json:
     """How often a race drops the true best, and what share of the grid it asks."""
-    found: Json = {}
+    data: Json = {}
     for questions in (500, 1_000):
         raced = spread(partial(_race, grid, questions), range(simulations))
-        dropped, rows = (np.array(one) for one in zip(*raced, strict=True))
-        found[str(questions)] = {
+        dropped, rows = (np.array(item) for item in zip(*raced, strict=True))
+        data[str(questions)] = {
             "simulations": simulations,
             "true best dropped": share(float(dropped.mean())),
             "share of the grid": share(float(rows.mean())),
         }
-    return found
+    return data
 
 
 def _race(grid: ScoreGrid, questions: int, seed: int) -> tuple[bool, float]:
@@ -312,7 +312,7 @@ def _race(grid: ScoreGrid, questions: int, seed: int) -> tuple[bool, float]:
 
 def intervals(grid: ScoreGrid, draws: int) -> Json:
     """How often the interval of a report holds the true mean of the chosen flow."""
-    found: Json = {}
+    data: Json = {}
     for name, strategy, budget, questions, fresh in (
         ("300 choose, 200 fresh", OURS, 0.05, 300, 200),
         ("500 choose, 300 fresh", OURS, 0.05, 500, 300),
@@ -321,25 +321,25 @@ def intervals(grid: ScoreGrid, draws: int) -> Json:
         ("150 choose and report", OURS, 0.2, 150, 0),
         ("100 choose and report, all flows asked", "grid", 1.0, 100, 0),
     ):
-        told = spread(partial(_reported, grid, strategy, budget, questions, fresh), range(draws))
-        holds, bias, width, bounded = (np.array(one, np.float64) for one in zip(*told, strict=True))
-        found[name] = {
+        message = spread(partial(_reported, grid, strategy, budget, questions, fresh), range(draws))
+        holds, bias, width, bounded = (np.array(item, np.float64) for item in zip(*message, strict=True))
+        data[name] = {
             "draws": draws,
             "covers": share(holds.mean()),
             "bias, points": round(100 * bias.mean(), 3),
             "width, points": round(100 * width.mean(), 3),
             "regret bound holds": share(bounded.mean()) if fresh else None,
         }
-    return found
+    return data
 
 
 def _reported(
     grid: ScoreGrid, name: str, budget: float, questions: int, fresh: int, seed: int
 ) -> tuple[bool, float, float, float]:
-    asked = drawn(grid, seed, questions + fresh)
-    board, chosen = studied(grid, STRATEGIES[name], budget, asked[:questions], seed)
+    numbers = drawn(grid, seed, questions + fresh)
+    board, chosen = studied(grid, STRATEGIES[name], budget, numbers[:questions], seed)
     flows = list(dict.fromkeys([chosen, *board.finalists(FINALISTS)]))[:FINALISTS]
-    final = grid.source(asked)(flows, range(questions, questions + fresh)) if fresh else None
+    final = grid.source(numbers)(flows, range(questions, questions + fresh)) if fresh else None
     (best, *_), bound = FinalScores(board, OBJECTIVE, flows, final, seed).report()
     truth, score = grid.truth[best.number], best.score
     assert score is not None
@@ -347,12 +347,12 @@ def _reported(
     return score.low <= truth <= score.high, score.mean - truth, score.high - score.low, bounded
 
 
-def spread(work: Callable[[int], Any], over: Iterable[int]) -> list[Any]:
+def spread(work: Callable[[int], Any], seeds: Iterable[int]) -> list[Any]:
     """What each number gives, on two cores."""
     global _WORK
     _WORK = work
     with ProcessPoolExecutor(2, get_context("fork")) as pool:
-        return [*pool.map(_worked, over, chunksize=5)]
+        return [*pool.map(_worked, seeds, chunksize=5)]
 
 
 def _worked(number: int) -> Any:
@@ -373,20 +373,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=[*PARTS], help="by default all that the matrix has")
     parser.add_argument("--without", nargs="*", default=(), help="rivals to leave out of the cold curves")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    grid = ScoreGrid.load(given.matrix) if given.matrix else ScoreGrid.simulated()
-    before = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
-    found = kept(before, about(grid, given.matrix.name if given.matrix else "simulated"))
-    found["regret of the default"] = round(100 * (grid.truth.max() - grid.truth[0]), 3)
-    for part in given.only or parts_of(grid):
-        found[part] = (partial(cold, without=given.without) if part == "cold" else PARTS[part])(grid, given.seeds)
-        found["seeds"][part] = given.seeds
-        publish("strategies", found, given.out)
-        if given.out:
-            curves = given.out.with_suffix(".svg")
-            given.out.with_suffix(".md").write_text(page(found, curves.name), encoding="utf-8")
-            if "cold" in found:
-                curves.write_text(plot(found["cold"]), encoding="utf-8")
+    options = parser.parse_args()
+    grid = ScoreGrid.load(options.matrix) if options.matrix else ScoreGrid.simulated()
+    previous_data = json.loads(options.out.read_text("utf-8")) if options.out and options.out.exists() else {}
+    data = kept(previous_data, about(grid, options.matrix.name if options.matrix else "simulated"))
+    data["regret of the default"] = round(100 * (grid.truth.max() - grid.truth[0]), 3)
+    for part in options.only or parts_of(grid):
+        data[part] = (partial(cold, without=options.without) if part == "cold" else PARTS[part])(grid, options.seeds)
+        data["seeds"][part] = options.seeds
+        publish("strategies", data, options.out)
+        if options.out:
+            curves = options.out.with_suffix(".svg")
+            options.out.with_suffix(".md").write_text(page(data, curves.name), encoding="utf-8")
+            if "cold" in data:
+                curves.write_text(plot(data["cold"]), encoding="utf-8")
 
 
 def parts_of(grid: ScoreGrid) -> Sequence[str]:
@@ -402,11 +402,11 @@ def about(grid: ScoreGrid, scores: str) -> Json:
     return {"scores": scores, **numbers, "mean of the best": share(grid.truth.max())}
 
 
-def kept(before: Json, now: Json) -> Json:
+def kept(previous_data: Json, now: Json) -> Json:
     """The parts of a result of before, if they are of the same grid."""
-    same = all(before.get(name) == value for name, value in now.items())
-    parts = {part: before[part] for part in PARTS if part in before} if same else {}
-    return now | {"seeds": {part: before["seeds"][part] for part in parts}} | parts
+    same = all(previous_data.get(name) == value for name, value in now.items())
+    parts = {part: previous_data[part] for part in PARTS if part in previous_data} if same else {}
+    return now | {"seeds": {part: previous_data["seeds"][part] for part in parts}} | parts
 
 
 if __name__ == "__main__":

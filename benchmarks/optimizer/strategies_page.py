@@ -54,8 +54,8 @@ def page(result: Mapping[str, Any], plot: str) -> str:
         lines += ["", "## A planted pair", "", *_pair(pair)]
     if prove := result.get("prove"):
         lines += ["", "## `prove`", "", *_prove(prove)]
-    if told := result.get("intervals"):
-        lines += ["", "## Reported intervals", "", *_intervals(told)]
+    if message := result.get("intervals"):
+        lines += ["", "## Reported intervals", "", *_intervals(message)]
     return "\n".join([*lines, ""])
 
 
@@ -68,8 +68,8 @@ def _cold(result: Mapping[str, Any], cold: Mapping[str, Any]) -> Iterable[str]:
     yield f"The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the floor. The default"
     yield f"flow, with which `neighbours` and `greedy` begin, has {result['regret of the default']:.2f}."
     yield ""
-    for what, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
-        yield f"{what.capitalize()} by budget:"
+    for text, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
+        yield f"{text.capitalize()} by budget:"
         yield ""
         yield from _by_budget(cold["curves"], budgets, form)
         yield ""
@@ -80,7 +80,7 @@ def _cold(result: Mapping[str, Any], cold: Mapping[str, Any]) -> Iterable[str]:
     yield "Spend of `neighbours` for equal regret, as a share of the rival's, with a 95 % interval over seeds:"
     yield ""
     spends = cold["spend for equal regret"]
-    rows = [[name, *(_ratio(of[name]) for of in spends.values())] for name in next(iter(spends.values()))]
+    rows = [[name, *(_ratio(spend[name]) for spend in spends.values())] for name in next(iter(spends.values()))]
     yield from _table(["rival", *(f"regret ≤ {regret}" for regret in spends)], rows)
     yield ""
     yield TRIED
@@ -89,22 +89,22 @@ def _cold(result: Mapping[str, Any], cold: Mapping[str, Any]) -> Iterable[str]:
 def _by_budget(curves: Mapping[str, Any], budgets: Sequence[float], form: str) -> Iterable[str]:
     rows = []
     for name, curve in curves.items():
-        at = {row["budget"]: form.format(**row) for row in curve}
-        rows.append([name, *(at.get(budget, "") for budget in budgets)])
+        texts_by_budget = {row["budget"]: form.format(**row) for row in curve}
+        rows.append([name, *(texts_by_budget.get(budget, "") for budget in budgets)])
     yield from _table(["", *(f"{budget:.2%}".replace(".00", "") for budget in budgets)], rows)
 
 
-def _ratio(one: Mapping[str, float | None]) -> str:
-    if one["ours"] is None:
+def _ratio(row: Mapping[str, float | None]) -> str:
+    if row["ours"] is None:
         return "not reached"
-    if one["rival"] is None:
-        return f"{one['ours']:.1%}; the rival never"
-    if one["ratio"] is None:
-        return f"{one['ours']:.1%}; the rival's least budget, {one['rival']:.1%}, is below"
-    ends = f"{one['low']:.2f}, {'∞' if one['high'] is None else format(one['high'], '.2f')}"
-    tie = ", a tie" if (one["low"] or 0) <= 1 <= (one["high"] or float("inf")) else ""
-    most = "≤ " if one.get("is a bound") else ""
-    return f"{most}{one['ratio']:.2f} [{ends}]{tie}: {one['ours']:.1%} / {one['rival']:.1%}"
+    if row["rival"] is None:
+        return f"{row['ours']:.1%}; the rival never"
+    if row["ratio"] is None:
+        return f"{row['ours']:.1%}; the rival's least budget, {row['rival']:.1%}, is below"
+    ends = f"{row['low']:.2f}, {'∞' if row['high'] is None else format(row['high'], '.2f')}"
+    tie = ", a tie" if (row["low"] or 0) <= 1 <= (row["high"] or float("inf")) else ""
+    text = "≤ " if row.get("is a bound") else ""
+    return f"{text}{row['ratio']:.2f} [{ends}]{tie}: {row['ours']:.1%} / {row['rival']:.1%}"
 
 
 def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
@@ -113,17 +113,20 @@ def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
     yield ""
     first = next(iter(warm.values()))
     rows = []
-    for name, one in warm.items():
-        spends, asked = one["spend at a regret of 1"], one["rows at a regret of 1"]
-        each = [("never" if spend is None else f"{spend:.2%} ({asked[of]:.2%})") for of, spend in spends.items()]
-        rows.append([name, str(one["questions"]), *each, _ratio(one["warm against the best cold rival"])])
+    for name, item in warm.items():
+        spends, request = item["spend at a regret of 1"], item["rows at a regret of 1"]
+        texts = [
+            ("never" if spend is None else f"{spend:.2%} ({request[set_name]:.2%})")
+            for set_name, spend in spends.items()
+        ]
+        rows.append([name, str(item["questions"]), *texts, _ratio(item["warm against the best cold rival"])])
     yield from _table(["set", "questions", *first["spend at a regret of 1"], "warm / best cold rival"], rows)
-    for name, one in warm.items():
+    for name, item in warm.items():
         yield ""
         yield f"{name}, regret by budget:"
         yield ""
-        budgets = [row["budget"] for row in one["curves"]["warm"]]
-        yield from _by_budget(one["curves"], budgets, "{regret:.2f} ± {standard error:.2f}")
+        budgets = [row["budget"] for row in item["curves"]["warm"]]
+        yield from _by_budget(item["curves"], budgets, "{regret:.2f} ± {standard error:.2f}")
 
 
 def _answers(answers: Mapping[str, Any], seeds: int) -> Iterable[str]:
@@ -141,13 +144,13 @@ def _small(small: Mapping[str, Any], seeds: int) -> Iterable[str]:
     yield ""
     shares = [row["budget"] for row in next(iter(small.values()))["curves"]["neighbours"]]
     rows = []
-    for name, one in small.items():
-        about = [name, str(one["questions"]), f"{one['regret of the default']:.2f}", f"{one['floor']:.2f}"]
-        for strategy, curve in one["curves"].items():
-            at = {row["budget"]: "{regret:.2f} ± {standard error:.2f}".format(**row) for row in curve}
-            rows.append([*about, strategy, *(at.get(share, "") for share in shares)])
+    for name, item in small.items():
+        about = [name, str(item["questions"]), f"{item['regret of the default']:.2f}", f"{item['floor']:.2f}"]
+        for strategy, curve in item["curves"].items():
+            texts_by_budget = {row["budget"]: "{regret:.2f} ± {standard error:.2f}".format(**row) for row in curve}
+            rows.append([*about, strategy, *(texts_by_budget.get(share, "") for share in shares)])
             about = [""] * len(about)
-    yield from _table(["set", "questions", "default", "floor", "strategy", *(f"{one:.0%}" for one in shares)], rows)
+    yield from _table(["set", "questions", "default", "floor", "strategy", *(f"{item:.0%}" for item in shares)], rows)
 
 
 def _pair(pair: Mapping[str, Any]) -> Iterable[str]:
@@ -164,20 +167,20 @@ def _prove(prove: Mapping[str, Any]) -> Iterable[str]:
     yield "A race over all flows until the questions end:"
     yield ""
     rows = [
-        [questions, str(one["simulations"]), f"{one['true best dropped']:.1%}", f"{one['share of the grid']:.0%}"]
-        for questions, one in prove.items()
+        [questions, str(row["simulations"]), f"{row['true best dropped']:.1%}", f"{row['share of the grid']:.0%}"]
+        for questions, row in prove.items()
     ]
     yield from _table(["questions", "studies", "true best dropped", "share of the grid"], rows)
 
 
-def _intervals(told: Mapping[str, Any]) -> Iterable[str]:
+def _intervals(message: Mapping[str, Any]) -> Iterable[str]:
     yield "How often the 95 % interval of the report holds the true mean of the chosen flow:"
     yield ""
     rows = []
-    for name, one in told.items():
-        bound = "" if one["regret bound holds"] is None else f"{one['regret bound holds']:.1%}"
-        numbers = f"{one['covers']:.1%}", f"{one['bias, points']:+.2f}", f"{one['width, points']:.1f}"
-        rows.append([name, str(one["draws"]), *numbers, bound])
+    for name, row in message.items():
+        bound = "" if row["regret bound holds"] is None else f"{row['regret bound holds']:.1%}"
+        numbers = f"{row['covers']:.1%}", f"{row['bias, points']:+.2f}", f"{row['width, points']:.1f}"
+        rows.append([name, str(row["draws"]), *numbers, bound])
     heads = ["questions", "draws", "holds", "bias, points", "width, points", "bound on the regret to finalists holds"]
     yield from _table(heads, rows)
 
@@ -186,7 +189,7 @@ def plot(cold: Mapping[str, Any]) -> str:
     """Regret by spend, the spend by its logarithm, as SVG."""
     low, high = log10(TICKS[0]), log10(TICKS[-1])
 
-    def at(spent: float, regret: float) -> tuple[float, float]:
+    def place_point(spent: float, regret: float) -> tuple[float, float]:
         x = LEFT + (log10(spent) - low) / (high - low) * (WIDTH - LEFT - NAMES)
         return round(x, 1), round((1 - min(regret, MOST) / MOST) * (HEIGHT - BELOW), 1)
 
@@ -196,20 +199,20 @@ def plot(cold: Mapping[str, Any]) -> str:
         '<rect x="0" y="-10" width="100%" height="100%" fill="white"/>',
     ]
     for tick in TICKS:
-        x, y = at(tick, 0)
+        x, y = place_point(tick, 0)
         parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{y}" stroke="#ddd"/>')
         parts.append(f'<text x="{x}" y="{y + 15}" text-anchor="middle">{100 * tick:g} %</text>')
     for tenths in range(0, int(10 * MOST) + 1, 5):
-        x, y = at(TICKS[0], tenths / 10)
+        x, y = place_point(TICKS[0], tenths / 10)
         parts.append(f'<line x1="{x}" x2="{WIDTH - NAMES}" y1="{y}" y2="{y}" stroke="#ddd"/>')
         parts.append(f'<text x="{x - 6}" y="{y + 4}" text-anchor="end">{tenths / 10:g}</text>')
-    x, y = at(TICKS[0], cold["floor"])
+    x, y = place_point(TICKS[0], cold["floor"])
     parts.append(f'<line x1="{x}" x2="{WIDTH - NAMES}" y1="{y}" y2="{y}" stroke="#888" stroke-dasharray="4"/>')
     parts.append(f'<text x="{WIDTH - NAMES + 8}" y="{y + 4}" fill="#888">floor</text>')
     for number, (name, curve) in enumerate(cold["curves"].items()):
         colour = COLOURS[number % len(COLOURS)]
-        shown = [row for row in curve if row["spent"] >= TICKS[0] and row["regret"] <= MOST]
-        points = " ".join("{},{}".format(*at(row["spent"], row["regret"])) for row in shown)
+        rows = [row for row in curve if row["spent"] >= TICKS[0] and row["regret"] <= MOST]
+        points = " ".join("{},{}".format(*place_point(row["spent"], row["regret"])) for row in rows)
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{3 if not number else 1.5}"/>'
         )

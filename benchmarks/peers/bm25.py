@@ -44,11 +44,11 @@ def of_haystack(texts: list[str]) -> Callable[[str], Any]:
 def main() -> None:
     """For each line, the name of a peer, one line with the CPU-ms that it took for each question."""
     data = json.loads(Path(sys.argv[1]).read_text())
-    made = {"bm25s": of_bm25s, "rank_bm25": of_rank_bm25, "haystack": of_haystack}
+    builders = {"bm25s": of_bm25s, "rank_bm25": of_rank_bm25, "haystack": of_haystack}
     searches: dict[str, Callable[[str], Any]] = {}
     for line in sys.stdin:
         name, times = line.strip(), []
-        search = searches.get(name) or searches.setdefault(name, made[name](data["texts"]))
+        search = searches.get(name) or searches.setdefault(name, builders[name](data["texts"]))
         for question in data["questions"]:
             began = time.thread_time_ns()
             search(question)

@@ -74,8 +74,8 @@ def lazyllm() -> Side:
     from lazyllm.tools.rag import Document, Retriever
 
     def side(way: str, folder: Path, place: Path) -> Callable[[str], Found]:
-        how = {"embed": lambda text: embedded(text).tolist()} if way == "cosine" else {}
-        document = Document(dataset_path=str(folder), manager=False, **how)
+        options = {"embed": lambda text: embedded(text).tolist()} if way == "cosine" else {}
+        document = Document(dataset_path=str(folder), manager=False, **options)
         document.create_node_group(name="block", transform=lines)
         retriever = Retriever(document, "block", way, topk=TOP_K)
         return lambda question: [(node.text, node.similarity_score) for node in retriever(question)]
@@ -88,9 +88,9 @@ def without_network() -> None:
     import tiktoken
     from tiktoken import registry
 
-    where: Any = find_spec("lazyllm")
-    said = (Path(where.origin).parent / "tokenizers" / "r50k_base.tiktoken").read_text().splitlines()
-    ranks = {b64decode(token): int(rank) for token, rank in (line.split() for line in said if line)}
+    spec: Any = find_spec("lazyllm")
+    message = (Path(spec.origin).parent / "tokenizers" / "r50k_base.tiktoken").read_text().splitlines()
+    ranks = {b64decode(token): int(rank) for token, rank in (line.split() for line in message if line)}
     pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
     special = {"<|endoftext|>": len(ranks)}
     registry.ENCODINGS["gpt2"] = tiktoken.Encoding(
@@ -100,28 +100,28 @@ def without_network() -> None:
 
 def main() -> None:
     name, way, folder, questions, place = sys.argv[1:]
-    asked = json.loads(Path(questions).read_text())
+    data = json.loads(Path(questions).read_text())
     side = {"spolia": spolia, "lazyllm": lazyllm}[name]()
     began, ticked = time.process_time(), time.perf_counter()
     ask = side(way, Path(folder), Path(place))
     ask("Which film came out first?")
     indexed, wall = time.process_time() - began, time.perf_counter() - ticked
-    times = [float("inf")] * len(asked)
-    for at in list(range(len(asked))) * ROUNDS:
+    times = [float("inf")] * len(data)
+    for index in list(range(len(data))) * ROUNDS:
         began = time.process_time()
-        ask(asked[at])
-        times[at] = min(times[at], (time.process_time() - began) * 1e3)
-    found = [ask(question) for question in asked]
-    scores = [[score for _, score in hits] for hits in found]
-    said = {
+        ask(data[index])
+        times[index] = min(times[index], (time.process_time() - began) * 1e3)
+    rows = [ask(question) for question in data]
+    scores = [[score for _, score in hits] for hits in rows]
+    message = {
         "indexed_cpu_s": indexed,
         "indexed_wall_s": wall,
         "asked_ms": times,
-        "ordered": sum(each == sorted(each, reverse=True) for each in scores),
-        "right": sum(any(title in text for text, _ in hits) for title, hits in zip(asked, found, strict=True)),
+        "ordered": sum(item == sorted(item, reverse=True) for item in scores),
+        "right": sum(any(title in text for text, _ in hits) for title, hits in zip(data, rows, strict=True)),
         "nodes": sum(len(lines(path.read_text("utf-8"))) for path in Path(folder).iterdir()),
     }
-    print(json.dumps(said))
+    print(json.dumps(message))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.models.protocols import Embedder, Kind  # noqa: E402
 from spolia.models.text_classifier import JOINT, TextClassifier  # noqa: E402
 from spolia.models.trained_weights import CARD, JSON, TrainedWeights, hash_of  # noqa: E402
-from spolia.pre_retrieval.query_llm import alike  # noqa: E402
+from spolia.pre_retrieval.query_llm import normalize_text  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402
 from spolia.run import Run  # noqa: E402
 from spolia.training.classifier import ClassifierTrainer, LabelledText, calibration_error, folds  # noqa: E402
@@ -95,9 +95,11 @@ def world(folder: Path) -> World:
     passages, items = {}, list[Item]()
     for name in SETS:
         data = DataSet(str(DATA / name))
-        passages |= {one.id: {"id": one.id, "title": one.title, "text": one.text} for one in data.passages()}
-        answered = [item for item in data.items() if item.answers and item.gold]
-        items += [item.but(type=name) for item in random.Random(SEED).sample(answered, EACH)]
+        passages |= {
+            passage.id: {"id": passage.id, "title": passage.title, "text": passage.text} for passage in data.passages()
+        }
+        answered_items = [item for item in data.items() if item.answers and item.gold]
+        items += [item.but(type=name) for item in random.Random(SEED).sample(answered_items, EACH)]
     (folder / "merged").mkdir(parents=True, exist_ok=True)
     write_rows(folder / "merged" / "corpus.jsonl", list(passages.values()))
     write_rows(folder / "merged" / "questions.jsonl", [{"id": "q", "question": "?"}])
@@ -108,9 +110,9 @@ def world(folder: Path) -> World:
 @step
 def half(query: Query, *, search: Any, is_first: bool) -> Ranking:
     """What lies in one half of the documents, of the first twenty."""
-    found = search(query)
-    kept = tuple(hit for hit in found.hits if _in_first(hit.node.document) is is_first)
-    return found.but(hits=kept[:10])
+    hits = search(query)
+    kept_hits = tuple(hit for hit in hits.hits if _in_first(hit.node.document) is is_first)
+    return hits.but(hits=kept_hits[:10])
 
 
 def _in_first(document: str) -> bool:
@@ -134,11 +136,11 @@ class GoldScorer(Value):
         return self.digest.hex()
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        hops = next(one.hops for one in self.chains if alike(one.item.question) == alike(query))
-        parts = [one.split(JOINT) for one in texts]
-        gold = {part for each in parts for part in each if any(hop.is_supported(part) for hop in hops)}
+        hops = next(item.hops for item in self.chains if normalize_text(item.item.question) == normalize_text(query))
+        parts = [item.split(JOINT) for item in texts]
+        gold = {part for entry in parts for part in entry if any(hop.is_supported(part) for hop in hops)}
         needed = min(len(gold), max(map(len, parts), default=1)) or 1
-        return tuple(float(sum(part in gold for part in each) >= needed) for each in parts)
+        return tuple(float(sum(part in gold for part in entry) >= needed) for entry in parts)
 
 
 class KeptVectors(MiniLM):
@@ -154,13 +156,13 @@ VECTORS: dict[str, Any] = {}
 
 
 def asked(flow: Flow, items: Sequence[Item], sample: int = 0) -> list[Cell]:
-    found = []
+    cells = []
     for item in items:
         with Run() as run, run.lane() as lane:
             answer = flow(Query(item.question, sample=sample))
         tokens = lane.usage.input_tokens + lane.usage.output_tokens
-        found.append(Cell(ExactMatch().score(answer, item) or 0.0, tokens))
-    return found
+        cells.append(Cell(ExactMatch().score(answer, item) or 0.0, tokens))
+    return cells
 
 
 def written(trainer: ClassifierTrainer, folder: Path) -> TrainedWeights:
@@ -184,67 +186,72 @@ class Folded(NamedTuple):
 
 def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], items: Sequence[Item]) -> Folded:
     """Train on four folds, and test on the fifth."""
-    own, found = folds(items, OUTER), Folded([], [], {}, [], 0.0)
-    spent = 0.0
+    own, result = folds(items, OUTER), Folded([], [], {}, [], 0.0)
+    total = 0.0
     for fold in range(OUTER):
         trainer = make()
-        trainer.labelled = lambda some, seed: [row for row in rows if row.item in {one.id for one in some}]  # type: ignore[method-assign]
+        trainer.label_items = lambda subset, seed: [row for row in rows if row.item in {one.id for one in subset}]  # type: ignore[method-assign]
         tested = [item for item in items if own[item.id] == fold]
         began = time.process_time()
         trainer.prepare([item for item in items if own[item.id] != fold], (), SEED)
-        for at in range(trainer.steps):
-            trainer.step(at / trainer.steps)
+        for index in range(trainer.steps):
+            trainer.step(index / trainer.steps)
         with tempfile.TemporaryDirectory() as folder:
             weights = written(trainer, Path(folder))
-            spent += time.process_time() - began
+            total += time.process_time() - began
             classifier = TextClassifier.from_plain(trainer.part, weights.plain(trainer.part))
             new = [row for row in rows if own[row.item] == fold]
-            found.rows.extend(new)
-            found.chances.extend(classifier.probabilities([row[1:3] for row in new], trainer.embedder).tolist())
+            result.rows.extend(new)
+            result.chances.extend(classifier.probabilities([row[1:3] for row in new], trainer.embedder).tolist())
             cells = asked(trainer.trained(weights), tested)
-        found.cells.update(zip((item.id for item in tested), cells, strict=True))
-        found.notes.append(trainer.notes[-1])
-    return found._replace(training_cpu_s=round(spent, 1))
+        result.cells.update(zip((item.id for item in tested), cells, strict=True))
+        result.notes.append(trainer.notes[-1])
+    return result._replace(training_cpu_s=round(total, 1))
 
 
 def compared(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: str) -> dict[str, Any]:
     """EM and tokens of each policy, and how they differ from one of them."""
-    said = {}
-    for name, every in cells.items():
-        apart = difference([one.em for one in every], [one.em for one in cells[base]], range=(0, 1))
+    message = {}
+    for name, cell in cells.items():
+        separate_difference = difference(
+            [entry.em for entry in cell], [entry.em for entry in cells[base]], range=(0, 1)
+        )
         of_sets = {
-            kind: round(100 * fmean(one.em for one, item in zip(every, items, strict=True) if item.type == kind), 1)
+            kind: round(100 * fmean(entry.em for entry, item in zip(cell, items, strict=True) if item.type == kind), 1)
             for kind in SETS
         }
-        said[name] = {
-            "EM": round(100 * fmean(one.em for one in every), 1),
+        message[name] = {
+            "EM": round(100 * fmean(entry.em for entry in cell), 1),
             "EM_of_sets": of_sets,
-            "EM_change": [round(100 * one, 1) for one in (apart.mean, apart.low, apart.high)],
-            "tokens": round(fmean(one.tokens for one in every)),
+            "EM_change": [
+                round(100 * entry, 1)
+                for entry in (separate_difference.mean, separate_difference.low, separate_difference.high)
+            ],
+            "tokens": round(fmean(entry.tokens for entry in cell)),
         }
-    return said
+    return message
 
 
-def told(found: Folded, labels: Sequence[str]) -> dict[str, Any]:
+def told(fold_result: Folded, labels: Sequence[str]) -> dict[str, Any]:
     """Accuracy and calibration on questions that no training had."""
-    chances, truth = np.array(found.chances), np.eye(len(labels))[[row.label for row in found.rows]]
+    chances, truth = np.array(fold_result.chances), np.eye(len(labels))[[row.label for row in fold_result.rows]]
     right: dict[str, list[bool]] = {}
-    for row, is_right in zip(found.rows, chances.argmax(axis=1) == truth.argmax(axis=1), strict=True):
+    for row, is_right in zip(fold_result.rows, chances.argmax(axis=1) == truth.argmax(axis=1), strict=True):
         right.setdefault(row.item, []).append(bool(is_right))
-    by_question = interval([fmean(each) for each in right.values()])
+    by_question = interval([fmean(item) for item in right.values()])
     frequent, usual = int(truth.sum(axis=0).argmax()), dict[str, list[bool]]()
-    for row in found.rows:
+    for row in fold_result.rows:
         usual.setdefault(row.item, []).append(row.label == frequent)
-    over = difference(*([fmean(each) for each in every.values()] for every in (right, usual)), range=(0, 1))
+    gain = difference(*([fmean(item) for item in all_values.values()] for all_values in (right, usual)), range=(0, 1))
     return {
-        "rows": len(found.rows),
-        "labels": {label: int(truth[:, at].sum()) for at, label in enumerate(labels)},
-        "accuracy": [round(100 * one, 1) for one in (by_question.mean, by_question.low, by_question.high)],
-        "over_most_frequent_label": [round(100 * one, 2) for one in (over.mean, over.low, over.high)],
+        "rows": len(fold_result.rows),
+        "labels": {label: int(truth[:, index].sum()) for index, label in enumerate(labels)},
+        "accuracy": [round(100 * entry, 1) for entry in (by_question.mean, by_question.low, by_question.high)],
+        "over_most_frequent_label": [round(100 * entry, 2) for entry in (gain.mean, gain.low, gain.high)],
         "most_frequent_label": round(100 * float(truth.mean(axis=0).max()), 1),
         "calibration_error": round(100 * calibration_error(chances, truth), 1),
-        "training_cpu_s": found.training_cpu_s,
-        "notes": found.notes,
+        "training_cpu_s": fold_result.training_cpu_s,
+        "notes": fold_result.notes,
     }
 
 
@@ -258,27 +265,29 @@ def part(
     """One classifier: its sizes, and its flow with it, without it, and with the gold."""
     first = make(None)
     began = time.process_time()
-    rows = first.labelled(here.items, SEED)
+    rows = first.label_items(here.items, SEED)
     labelling = round(time.process_time() - began, 1)
-    cells = {name: asked(one, here.items) if isinstance(one, Operator) else one for name, one in policies.items()}
+    cells = {
+        name: asked(policy, here.items) if isinstance(policy, Operator) else policy for name, policy in policies.items()
+    }
     sizes = {}
     for size, reads in (("features", None), ("features and vectors", embedder))[: 1 + (embedder is not None)]:
 
-        def again(reads: Embedder | None = reads) -> ClassifierTrainer:
-            made = make(reads)
-            vars(made).update({name: one for name, one in vars(first).items() if name == "golden"})
-            return made
+        def build_trainer(reads: Embedder | None = reads) -> ClassifierTrainer:
+            instance = make(reads)
+            vars(instance).update({name: entry for name, entry in vars(first).items() if name == "golden"})
+            return instance
 
-        found = folded(again, rows, here.items)
-        sizes[size] = told(found, first.labels)
-        cells[f"trained, {size}"] = [found.cells[item.id] for item in here.items]
+        fold_result = folded(build_trainer, rows, here.items)
+        sizes[size] = told(fold_result, first.labels)
+        cells[f"trained, {size}"] = [fold_result.cells[item.id] for item in here.items]
     return {"labelling_cpu_s": labelling, "sizes": sizes, "flow": compared(cells, here.items, base)}
 
 
 def router(here: World) -> dict[str, Any]:
     search = here.search(15)
     arms = {name: asked(flow, here.items) for name, flow in strategies(here.reader, search).items()}
-    cheapest = [next((one for one in each if one.em == 1), each[1]) for each in zip(*arms.values(), strict=True)]
+    cheapest = [next((item for item in entry if item.em == 1), entry[1]) for entry in zip(*arms.values(), strict=True)]
     policies = {"one": arms["one"], "several": arms["several"], "oracle": cheapest}
     policies["simulated model"] = asked(adaptive_rag(here.reader, search), here.items)
     return part(here, lambda reads: RouterTrainer(here.reader, search, reads), policies, "several", KeptVectors())
@@ -306,12 +315,15 @@ def pairs(here: World) -> dict[str, Any]:
 
 def verifier(here: World) -> dict[str, Any]:
     search = here.search(5)
-    made = VerifierTrainer(here.reader, search)
-    rounds = [asked(made.untrained(), here.items, sample) for sample in range(3)]
+    trainer = VerifierTrainer(here.reader, search)
+    rounds = [asked(trainer.untrained(), here.items, sample) for sample in range(3)]
     best = [
-        next((Cell(1.0, sum(one.tokens for one in each[:at])) for at in (1, 2, 3) if each[at - 1].em == 1), None)
-        or Cell(0.0, sum(one.tokens for one in each))
-        for each in zip(*rounds, strict=True)
+        next(
+            (Cell(1.0, sum(item.tokens for item in entry[:index])) for index in (1, 2, 3) if entry[index - 1].em == 1),
+            None,
+        )
+        or Cell(0.0, sum(item.tokens for item in entry))
+        for entry in zip(*rounds, strict=True)
     ]
     policies = {"none": rounds[0], "oracle": best}
     return part(here, lambda reads: VerifierTrainer(here.reader, search, reads), policies, "none")
@@ -324,18 +336,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where the store and the result of each part are kept")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary)
-        here, found = world(folder), {}
+        folder = options.folder or Path(temporary)
+        here, found_result = world(folder), {}
         for name, measured in PARTS.items():
-            kept = folder / f"{name}.json"
-            if not kept.exists():
-                kept.write_text(json.dumps(measured(here)))
-            found[name] = json.loads(kept.read_text())
+            file = folder / f"{name}.json"
+            if not file.exists():
+                file.write_text(json.dumps(measured(here)))
+            found_result[name] = json.loads(file.read_text())
     note = "answers of the simulated reader; labels from gold; no language model was asked"
-    result = {"simulated": note, "profile": repr(PROFILE), "questions": EACH * len(SETS), "parts": found}
-    publish("classifiers", result, given.out)
+    result = {"simulated": note, "profile": repr(PROFILE), "questions": EACH * len(SETS), "parts": found_result}
+    publish("classifiers", result, options.out)
 
 
 if __name__ == "__main__":

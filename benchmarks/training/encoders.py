@@ -32,7 +32,7 @@ from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402
 from spolia.training.encoders import BiEncoderTrainer, ContextTrainer  # noqa: E402
 from spolia.training.fine_tuning import RerankerTrainer  # noqa: E402
-from spolia.training.training import QuestionSplit, Trained, marks, train  # noqa: E402
+from spolia.training.training import QuestionSplit, Trained, link_keys_of, train  # noqa: E402
 from spolia.types import Item  # noqa: E402
 
 ARTICLES, HOPS = "squad_newwiki", "hotpotqa"
@@ -45,30 +45,34 @@ def articles() -> tuple[DataSet, list[Item], list[Item]]:
     data = DataSet(str(DATA / ARTICLES))
     by_fold = {name: [item for item in data.items() if dict(item.meta)["fold"] == name] for name in ("train", "dev")}
     draw = random.Random(SEED)
-    apart = draw.sample(by_fold["dev"], ASKED)
-    asked = {mark for item in apart for mark in marks(item)}
-    return data, draw.sample([item for item in by_fold["train"] if asked.isdisjoint(marks(item))], TRAINED), apart
+    held_out = draw.sample(by_fold["dev"], ASKED)
+    asked_marks = {mark for item in held_out for mark in link_keys_of(item)}
+    return (
+        data,
+        draw.sample([item for item in by_fold["train"] if asked_marks.isdisjoint(link_keys_of(item))], TRAINED),
+        held_out,
+    )
 
 
 def bi_encoder(folder: Path) -> Trained:
-    data, learned, apart = articles()
-    made = BiEncoderTrainer(index_passages(data, MiniLM(), folder=folder), MiniLM())
-    return train(made, learned, folder / "bi-encoder", kept_apart=apart, steps=STEPS["bi-encoder"], seed=SEED)
+    data, learned, held_out = articles()
+    trainer = BiEncoderTrainer(index_passages(data, MiniLM(), folder=folder), MiniLM())
+    return train(trainer, learned, folder / "bi-encoder", kept_apart=held_out, steps=STEPS["bi-encoder"], seed=SEED)
 
 
 def reranker(folder: Path) -> Trained:
-    data, learned, apart = articles()
-    made = RerankerTrainer(index_passages(data, MiniLM(), folder=folder), MiniLM())
-    return train(made, learned, folder / "reranker", kept_apart=apart, steps=STEPS["reranker"], seed=SEED)
+    data, learned, held_out = articles()
+    trainer = RerankerTrainer(index_passages(data, MiniLM(), folder=folder), MiniLM())
+    return train(trainer, learned, folder / "reranker", kept_apart=held_out, steps=STEPS["reranker"], seed=SEED)
 
 
 def context(folder: Path) -> Trained:
     data = DataSet(str(DATA / HOPS))
     items = list(data.items())
-    split = QuestionSplit.of(items)
+    split = QuestionSplit.from_items(items)
     learned = [*split.train, *split.validation]
-    made = ContextTrainer(SimulatedReader.from_data(data, items), BM25(index_passages(data, folder=folder), top_k=5))
-    return train(made, learned, folder / "context", kept_apart=split.kept_apart, steps=STEPS["context"], seed=SEED)
+    trainer = ContextTrainer(SimulatedReader.from_data(data, items), BM25(index_passages(data, folder=folder), top_k=5))
+    return train(trainer, learned, folder / "context", kept_apart=split.kept_apart, steps=STEPS["context"], seed=SEED)
 
 
 PARTS: dict[str, tuple[str, Callable[[Path], Trained]]] = {
@@ -78,9 +82,9 @@ PARTS: dict[str, tuple[str, Callable[[Path], Trained]]] = {
 }
 
 
-def told(data: str, found: Trained) -> dict[str, Any]:
+def told(data: str, trained: Trained) -> dict[str, Any]:
     names = ("sha256", "questions", "steps", "score", "cost", "settings", "notes")
-    return {"data": data} | {name: found.card[name] for name in names}
+    return {"data": data} | {name: trained.card[name] for name in names}
 
 
 def main() -> None:
@@ -88,10 +92,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the parts are kept")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="those to make")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary)
-        publish("encoders", {"parts": {name: told(*_made(name, folder)) for name in given.parts}}, given.out)
+        folder = options.folder or Path(temporary)
+        publish("encoders", {"parts": {name: told(*_made(name, folder)) for name in options.parts}}, options.out)
 
 
 def _made(name: str, folder: Path) -> tuple[str, Trained]:

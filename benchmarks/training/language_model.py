@@ -48,30 +48,32 @@ def likelihoods(model: LocalModel, rows: Sequence[dict[str, Any]]) -> dict[str, 
     """ln P of a token of the reply, by question: the mean over its rows."""
     by_item: dict[str, list[float]] = {}
     for row in rows:
-        prompt = Prompt(tuple(Message(one["role"], one["content"]) for one in row["prompt"]))
+        prompt = Prompt(tuple(Message(entry["role"], entry["content"]) for entry in row["prompt"]))
         reply = model.continuation(prompt, row["completion"][0]["content"])
         by_item.setdefault(row["id"], []).append(fmean(token.logprob for token in reply))
-    return {item: fmean(each) for item, each in by_item.items()}
+    return {item: fmean(element) for item, element in by_item.items()}
 
 
 def result(kind: str, folder: Path, steps: int) -> dict[str, Any]:
     rows = written(kind, folder / "world", folder / f"{kind}.jsonl")
-    apart = set(sorted({row["id"] for row in rows})[::EVERY])
-    learned, others = ([row for row in rows if (row["id"] in apart) is kept] for kept in (False, True))
+    held_out_ids = set(sorted({row["id"] for row in rows})[::EVERY])
+    learned, other_rows = (
+        [row for row in rows if (row["id"] in held_out_ids) is is_held_out] for is_held_out in (False, True)
+    )
     (folder / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in learned))
     tuned = tune(
         folder / f"{kind}.jsonl", str(folder / "base"), folder / kind, TUNING[KINDS[kind]], steps=steps, seed=SEED
     )
     models = (LocalModel(str(folder / "base"), window=POSITIONS), LocalModel(str(folder / kind), window=POSITIONS))
-    before, after = (list(likelihoods(model, others).values()) for model in models)
+    previous_values, later_values = (list(likelihoods(model, other_rows).values()) for model in models)
     logarithms = (-float("inf"), 0.0)
-    gain = difference(after, before, range=logarithms)
+    gain = difference(later_values, previous_values, range=logarithms)
     return {
         "method": KINDS[kind],
         "rows": len(learned),
-        "questions_kept_apart": len(apart),
-        "before": fmean(before),
-        "after": fmean(after),
+        "questions_kept_apart": len(held_out_ids),
+        "before": fmean(previous_values),
+        "after": fmean(later_values),
         "gain": gain.json(),
         "cost": tuned.card["cost"],
     }
@@ -81,14 +83,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         FictionalWorld(7, people=300, questions=300).write(folder / "world")
         llama(folder / "base", positions=POSITIONS)
-        found = {kind: result(kind, folder, given.steps) for kind in KINDS}
+        found_result = {kind: result(kind, folder, options.steps) for kind in KINDS}
     note = "a model with random weights; rows with the words of the simulated reader"
-    publish("language_model", {"simulated": note, "steps": given.steps, "kinds": found}, given.out)
+    publish("language_model", {"simulated": note, "steps": options.steps, "kinds": found_result}, options.out)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ from spolia.retrieval.learned.features import FEATURES, QuestionInGroup
 from spolia.retrieval.learned.scores import LinearScore, Score, rank_candidates
 from spolia.retrieval.term_counts import texts_of
 from spolia.stores.corpus import NodeGroup
-from spolia.training.ranker import Example, PassFit, RankerTrainer, TreeFit, cross_fitted, seeds_of
-from spolia.training.training import FLOW, marks, train
+from spolia.training.ranker import Example, PassFit, RankerTrainer, TreeFit, cross_fit_seeds, seeds_of
+from spolia.training.training import FLOW, link_keys_of, train
 from spolia.types import Item, Query
 
 HERE = Path(__file__).resolve().parent
@@ -96,21 +96,21 @@ def merged_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         sets = [DataSet(str(DATA / name)) for name in SETS]
         passages = (
-            {"id": f"{one.name}/{doc.id}", "title": doc.title, "text": doc.text}
-            for one in sets
-            for doc in one.passages()
+            {"id": f"{entry.name}/{doc.id}", "title": doc.title, "text": doc.text}
+            for entry in sets
+            for doc in entry.passages()
         )
         write_rows(folder / "corpus.jsonl", passages)
         questions = (
             {
-                "id": f"{one.name}/{item.id}",
+                "id": f"{entry.name}/{item.id}",
                 "question": item.question,
                 "answers": list(item.answers),
-                "gold_ids": [f"{one.name}/{gold}" for group in item.gold for gold in group],
-                "type": one.name,
+                "gold_ids": [f"{entry.name}/{gold}" for group in item.gold for gold in group],
+                "type": entry.name,
             }
-            for one in sets
-            for item in one.items()
+            for entry in sets
+            for item in entry.items()
         )
         write_rows(folder / "questions.jsonl", questions)
     return folder
@@ -128,19 +128,19 @@ class Pool:
 
     @classmethod
     def of(cls, group: NodeGroup, items: Sequence[Item]) -> Pool:
-        questions = RankerTrainer(group, EMBEDDER).questions(items)
-        RankerTrainer.examples(questions[:1])  # builds links and counts
-        for asked, _ in questions:
-            assert asked.ranks  # which hybrid search has anyway
+        questions = RankerTrainer(group, EMBEDDER).prepare_questions(items)
+        RankerTrainer.build_examples(questions[:1])  # builds links and counts
+        for question, _ in questions:
+            assert question.ranks  # which hybrid search has anyway
         began = time.process_time()
-        examples = RankerTrainer.examples(questions)
+        examples = RankerTrainer.build_examples(questions)
         return cls(list(items), questions, examples, 1000 * (time.process_time() - began) / len(items), group)
 
     def some(self, at: Sequence[int]) -> Pool:
         return Pool(
-            [self.items[one] for one in at],
-            [self.questions[one] for one in at],
-            [self.examples[one] for one in at],
+            [self.items[number] for number in at],
+            [self.questions[number] for number in at],
+            [self.examples[number] for number in at],
             0.0,
         )
 
@@ -151,126 +151,128 @@ class Pool:
     def folds(self) -> list[int]:
         """The fold of each question, by what it shares a gold passage with."""
         root: dict[tuple[str, str], int] = {}
-        above = list(range(len(self.items)))
+        numbers = list(range(len(self.items)))
 
-        def top(at: int) -> int:
-            while above[at] != at:
-                at = above[at]
-            return at
+        def top(index: int) -> int:
+            while numbers[index] != index:
+                index = numbers[index]
+            return index
 
-        for at, item in enumerate(self.items):
-            for mark in marks(item):
-                above[top(at)] = top(root.setdefault(mark, at))
+        for index, item in enumerate(self.items):
+            for mark in link_keys_of(item):
+                numbers[top(index)] = top(root.setdefault(mark, index))
         groups: dict[int, list[int]] = {}
-        for at in range(len(self.items)):
-            groups.setdefault(top(at), []).append(at)
+        for index in range(len(self.items)):
+            groups.setdefault(top(index), []).append(index)
         listed = sorted(groups.values(), key=lambda group: (-len(group), self.items[group[0]].id))
         random.Random(SEED).shuffle(listed)
         fold, sizes = [0] * len(self.items), [0] * FOLDS
         for group in sorted(listed, key=len, reverse=True):
             smallest = sizes.index(min(sizes))
             sizes[smallest] += len(group)
-            for at in group:
-                fold[at] = smallest
+            for index in group:
+                fold[index] = smallest
         return fold
 
 
 def fitted(pool: Pool, passes: int, trees: bool = False) -> list[Score]:
     """Weights, pass after pass, as `spolia train ranker` fits them."""
     if trees:
-        return [TreeFit(pool.examples).finished(TREES)]
+        return [TreeFit(pool.examples).finish(TREES)]
     examples = pool.examples
-    found: list[Score] = [PassFit.of(examples).finished(STEPS)]
-    while len(found) < passes:
-        examples = RankerTrainer.examples(pool.questions, cross_fitted(examples, found[-1], STEPS))
-        found.append(PassFit.of(examples).finished(STEPS))
-    return found
+    scores: list[Score] = [PassFit.from_examples(examples).finish(STEPS)]
+    while len(scores) < passes:
+        examples = RankerTrainer.build_examples(pool.questions, cross_fit_seeds(examples, scores[-1], STEPS))
+        scores.append(PassFit.from_examples(examples).finish(STEPS))
+    return scores
 
 
 def rank(pool: Pool, passes: Sequence[Score]) -> list[Ranked]:
     """The positions of the candidates of each question, best first."""
-    found = []
-    for (asked, _), first in zip(pool.questions, pool.examples, strict=True):
+    results = []
+    for (question, _), first in zip(pool.questions, pool.examples, strict=True):
         example = first
-        for at, linear in enumerate(passes):
-            if at:
-                (example,) = RankerTrainer.examples([(asked, frozenset())], [seeds_of(example, passes[at - 1])])
+        for index, linear in enumerate(passes):
+            if index:
+                (example,) = RankerTrainer.build_examples(
+                    [(question, frozenset())], [seeds_of(example, passes[index - 1])]
+                )
             scores = linear.contributions(example.candidates.features).sum(axis=1)
         positions = example.candidates.positions
-        found.append(positions[np.lexsort((positions, -scores))].tolist())
-    return found
+        results.append(positions[np.lexsort((positions, -scores))].tolist())
+    return results
 
 
 def cross_validated(pool: Pool, passes: int, trees: bool = False) -> list[Ranked]:
-    found: list[Ranked] = [[] for _ in pool.items]
+    results: list[Ranked] = [[] for _ in pool.items]
     for fold in range(FOLDS):
-        inside = [at for at, one in enumerate(pool.folds) if one == fold]
-        outside = [at for at, one in enumerate(pool.folds) if one != fold]
+        inside = [index for index, item in enumerate(pool.folds) if item == fold]
+        outside = [index for index, item in enumerate(pool.folds) if item != fold]
         weights = fitted(pool.some(outside), passes, trees)
-        for at, ranking in zip(inside, rank(pool.some(inside), weights), strict=True):
-            found[at] = ranking
-    return found
+        for index, ranking in zip(inside, rank(pool.some(inside), weights), strict=True):
+            results[index] = ranking
+    return results
 
 
 def random_gold(pool: Pool) -> list[Ranked]:
     """Trained on the gold of other questions: what comes of it, tells how much of a score is chance."""
-    drawn = random.Random(SEED)
+    generator = random.Random(SEED)
     examples = []
-    for one in pool.examples:
-        gold = np.zeros(len(one.gold), np.bool_)
-        gold[drawn.sample(range(len(gold)), max(1, int(one.gold.sum())))] = True
-        examples.append(Example(one.candidates, gold))
+    for example in pool.examples:
+        gold = np.zeros(len(example.gold), np.bool_)
+        gold[generator.sample(range(len(gold)), max(1, int(example.gold.sum())))] = True
+        examples.append(Example(example.candidates, gold))
     return cross_validated(replace(pool, examples=examples), 1)
 
 
 def by_graph(pool: Pool) -> list[Ranked]:
     """PageRank from the hits of hybrid search, over the names that passages share."""
-    asked, _ = pool.questions[0]
+    question, _ = pool.questions[0]
     group = pool.group
     flow = hybrid(group, EMBEDDER, top_k=20) >> PersonalisedPageRank(
         NodeGraph(group, (SharedEntities("entity"),)), top_k=10
     )
-    keys = asked.snapshot.open.records(group.name).keys
-    found = []
+    keys = question.snapshot.open.records(group.name).keys
+    results = []
     for item in pool.items:
         ids = [node.id for node in flow(Query(item.question)).nodes]
-        of = asked.snapshot.keys_of(ids)
-        found.append(np.searchsorted(keys, [of[one] for one in ids]).tolist())
-    return found
+        node_keys = question.snapshot.keys_of(ids)
+        results.append(np.searchsorted(keys, [node_keys[entry] for entry in ids]).tolist())
+    return results
 
 
 def by_hand(pool: Pool) -> list[Ranked]:
     weights = np.array([HAND.get(name, 0.0) for name in FEATURES])
-    zeros, ones = np.zeros(len(FEATURES)), np.ones(len(FEATURES))
-    return rank(pool, [LinearScore(zeros, ones, weights)])
+    zeros, unit_values = np.zeros(len(FEATURES)), np.ones(len(FEATURES))
+    return rank(pool, [LinearScore(zeros, unit_values, weights)])
 
 
 def few(pool: Pool) -> list[float]:
     """R@5 on the other folds' questions, trained on ten: the mean of some draws."""
     means = []
     for draw in range(DRAWS):
-        held = [at for at, fold in enumerate(pool.folds) if fold == draw % FOLDS]
-        others = [at for at, fold in enumerate(pool.folds) if fold != draw % FOLDS]
-        chosen = random.Random(draw).sample(others, FEW)
-        part = pool.some(held)
+        indexes = [index for index, fold in enumerate(pool.folds) if fold == draw % FOLDS]
+        other_indexes = [index for index, fold in enumerate(pool.folds) if fold != draw % FOLDS]
+        chosen = random.Random(draw).sample(other_indexes, FEW)
+        part = pool.some(indexes)
         means.append(float(np.mean(recalls(part, rank(part, fitted(pool.some(chosen), 1)), 5))))
     return means
 
 
 def recalls(pool: Pool, rankings: Sequence[Ranked], top_k: int) -> list[float]:
     golds = (gold for _, gold in pool.questions)
-    return [len(gold.intersection(one[:top_k])) / len(gold) for gold, one in zip(golds, rankings, strict=True)]
+    return [len(gold.intersection(result[:top_k])) / len(gold) for gold, result in zip(golds, rankings, strict=True)]
 
 
 def scored(pool: Pool, rankings: Sequence[Ranked], against: Sequence[Ranked] | None = None) -> Row:
     """R@5 and the share of questions with all gold in the best ten, in percent; the gain over another ranking."""
-    found = recalls(pool, rankings, 5)
-    both = Sample(list(zip(found, recalls(pool, against or rankings, 5), strict=True)))
+    values = recalls(pool, rankings, 5)
+    sample = Sample(list(zip(values, recalls(pool, against or rankings, 5), strict=True)))
     row: Row = {
-        "R@5": percent(both.interval(0)),
-        "all@10": 100 * float(np.mean([one == 1 for one in recalls(pool, rankings, 10)])),
+        "R@5": percent(sample.interval(0)),
+        "all@10": 100 * float(np.mean([value == 1 for value in recalls(pool, rankings, 10)])),
     }
-    return row | ({"gain": percent(both.difference(0, 1))} if against is not None else {})
+    return row | ({"gain": percent(sample.difference(0, 1))} if against is not None else {})
 
 
 def percent(interval: Any) -> dict[str, float]:
@@ -279,9 +281,9 @@ def percent(interval: Any) -> dict[str, float]:
 
 def baselines(pool: Pool) -> dict[str, list[Ranked]]:
     return {
-        "BM25": [list(asked.ranks[0]) for asked, _ in pool.questions],
-        "MiniLM": [list(asked.ranks[1]) for asked, _ in pool.questions],
-        "RRF": [list(asked.fused) for asked, _ in pool.questions],
+        "BM25": [list(question.ranks[0]) for question, _ in pool.questions],
+        "MiniLM": [list(question.ranks[1]) for question, _ in pool.questions],
+        "RRF": [list(question.fused) for question, _ in pool.questions],
     }
 
 
@@ -296,14 +298,14 @@ def kept(name: str, compute: Callable[[], Row]) -> Row:
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:12]
     path = KEPT / f"{name.replace('/', '-')}-{code}.json"
     if path.exists():
-        found: Row = json.loads(path.read_text())
-        return found
+        row: Row = json.loads(path.read_text())
+        return row
     began = time.process_time()
-    found = compute() | {"cpu_s": round(time.process_time() - began, 2)}
+    row = compute() | {"cpu_s": round(time.process_time() - began, 2)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found))
-    print(f"{name}: {json.dumps(found)}", file=sys.stderr, flush=True)
-    return found
+    path.write_text(json.dumps(row))
+    print(f"{name}: {json.dumps(row)}", file=sys.stderr, flush=True)
+    return row
 
 
 @dataclass
@@ -327,25 +329,25 @@ class Pools:
 
 
 def by_set(pool: Pool, name: str) -> list[int]:
-    return [at for at, item in enumerate(pool.items) if item.type == name]
+    return [index for index, item in enumerate(pool.items) if item.type == name]
 
 
 def drawn(pool: Pool, at: Sequence[int]) -> Pool:
     return pool.some(random.Random(SEED).sample(list(at), min(EACH, len(at))))
 
 
-def rows_of(pools: Pools, name: str, known: Mapping[str, Row] = {}) -> dict[str, Row]:
+def rows_of(pools: Pools, name: str, known_rows: Mapping[str, Row] = {}) -> dict[str, Row]:
     """What each way of ranking scores in the pool of a set; those that are known are not computed."""
 
     def pool() -> Pool:
         return pools.own[name]
 
-    def others() -> Pool:
-        one, other = (drawn(pools.own[set], range(len(pools.own[set].items))) for set in SETS if set != name)
-        return one + other
+    def pool_others() -> Pool:
+        item, other_pool = (drawn(pools.own[set], range(len(pools.own[set].items))) for set in SETS if set != name)
+        return item + other_pool
 
-    def base(which: str) -> Row:
-        return scored(pool(), baselines(pool())[which])
+    def base(text: str) -> Row:
+        return scored(pool(), baselines(pool())[text])
 
     def learned_by(rankings: Callable[[], list[Ranked]]) -> Row:
         return scored(pool(), rankings(), baselines(pool())["RRF"])
@@ -357,31 +359,31 @@ def rows_of(pools: Pools, name: str, known: Mapping[str, Row] = {}) -> dict[str,
         "own questions": lambda: cross_validated(pool(), 2),
         "boosted trees": lambda: cross_validated(pool(), 1, trees=True),
         "graph": lambda: by_graph(pool()),
-        "other sets": lambda: rank(pool(), fitted(others(), 2)),
+        "other sets": lambda: rank(pool(), fitted(pool_others(), 2)),
     }
     rows: dict[str, Callable[[], Row]] = {
-        **{which: lambda which=which: base(which) for which in ("BM25", "MiniLM", "RRF")},
+        **{text: lambda which=text: base(which) for text in ("BM25", "MiniLM", "RRF")},
         **{way: lambda do=do: learned_by(do) for way, do in ways.items()},
         "ten questions, one pass": lambda: {"R@5": {"mean": 100 * float(np.mean(few(pool())))}},
     }
-    return {way: known.get(way) or kept(f"{name}/{way}", compute) for way, compute in rows.items()}
+    return {way: known_rows.get(way) or kept(f"{name}/{way}", compute) for way, compute in rows.items()}
 
 
 def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
     """The same questions over the passages of all sets."""
 
-    def some(name: str) -> Pool:
+    def select_rows(name: str) -> Pool:
         return pools.merged.some(by_set(pools.merged, name))
 
     def compute(name: str, way: str) -> Row:
-        pool = some(name)
+        pool = select_rows(name)
         rrf = baselines(pool)["RRF"]
         if way == "RRF":
             return scored(pool, rrf)
         if way == "own questions":
             return scored(pool, cross_validated(pool, 2), rrf)
-        one, other = (drawn(some(set), range(len(some(set).items))) for set in SETS if set != name)
-        return scored(pool, rank(pool, fitted(one + other, 2)), rrf)
+        item, other_pool = (drawn(select_rows(set), range(len(select_rows(set).items))) for set in SETS if set != name)
+        return scored(pool, rank(pool, fitted(item + other_pool, 2)), rrf)
 
     ways = ("RRF", "own questions", "other sets")
     return {
@@ -391,8 +393,8 @@ def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
 
 def everything(pools: Pools) -> Pool:
     """What the shipped weights are trained on."""
-    one, other, third = (drawn(pools.own[name], range(len(pools.own[name].items))) for name in SETS)
-    return one + other + third
+    pool, other_pool, third = (drawn(pools.own[name], range(len(pools.own[name].items))) for name in SETS)
+    return pool + other_pool + third
 
 
 def cost(pools: Pools) -> Row:
@@ -402,21 +404,21 @@ def cost(pools: Pools) -> Row:
     features_cpu_s = sum(pools.own[name].cpu_ms * min(EACH, len(pools.own[name].items)) / 1000 for name in SETS)
     weights = fitted(training_set, 2)
     trained = time.process_time() - began
-    each = {}
+    item = {}
     for name, pool in [*pools.own.items(), (MERGED, pools.merged)]:
-        some = [replace(asked) for asked, _ in pool.questions[:150]]
-        for asked in some:
-            assert asked.ranks, asked.fused
+        questions = [replace(question) for question, _ in pool.questions[:150]]
+        for question in questions:
+            assert question.ranks, question.fused
         began = time.process_time()
-        for asked in some:
-            rank_candidates(asked, weights)
-        each[name] = {
-            "passages": some[0].links.count,
-            "cpu_ms": round(1000 * (time.process_time() - began) / len(some), 2),
+        for question in questions:
+            rank_candidates(question, weights)
+        item[name] = {
+            "passages": questions[0].links.count,
+            "cpu_ms": round(1000 * (time.process_time() - began) / len(questions), 2),
         }
-    size = len(json.dumps({"passes": [one.plain() for one in weights]}))
+    size = len(json.dumps({"passes": [weight.plain() for weight in weights]}))
     return {
-        "question": each,
+        "question": item,
         "training_cpu_s": round(trained + features_cpu_s, 2),
         "trained_on": len(training_set.items),
         "bytes": size,
@@ -430,11 +432,11 @@ def single_hop(pools: Pools) -> Row:
     pool, flow = Pool.of(group, items), hybrid(group, EMBEDDER, top_k=1)
     ours = recalls(pool, rank(pool, fitted(everything(pools), 2)), 1)
     theirs = [float(flow(Query(item.question)).hits[0].node.document in item.documents) for item in items]
-    both = Sample(list(zip(ours, theirs, strict=True)))
+    sample = Sample(list(zip(ours, theirs, strict=True)))
     return {
-        "learned": percent(both.interval(0)),
-        "hybrid": percent(both.interval(1)),
-        "difference": percent(both.difference(0, 1)),
+        "learned": percent(sample.interval(0)),
+        "hybrid": percent(sample.interval(1)),
+        "difference": percent(sample.difference(0, 1)),
     }
 
 
@@ -444,7 +446,9 @@ def ship() -> None:
     data = DataSet(str(merged_folder()))
     group, items = index_passages(data, EMBEDDER), list(data.items())
     chosen = [
-        item for name in SETS for item in random.Random(SEED).sample([one for one in items if one.type == name], EACH)
+        item
+        for name in SETS
+        for item in random.Random(SEED).sample([entry for entry in items if entry.type == name], EACH)
     ]
     for name, embedder in zip(SHIPPED, (EMBEDDER, None), strict=True):
         trainer = RankerTrainer(group, embedder, any_group=True)
@@ -458,15 +462,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "ranker.json")
     parser.add_argument("--add", nargs="*", choices=SETS, help="compute only the rows that the result lacks, of sets")
     parser.add_argument("--ship", action="store_true", help="write the weights that come with Spolia, and nothing else")
-    given = parser.parse_args()
+    options = parser.parse_args()
     pools = Pools()
-    if given.ship:
+    if options.ship:
         ship()
         return
-    if given.add is not None:
-        result = json.loads(given.out.read_text())
-        result["own_pools"] |= {name: rows_of(pools, name, result["own_pools"][name]) for name in given.add or SETS}
-        publish("ranker", result, given.out)
+    if options.add is not None:
+        result = json.loads(options.out.read_text())
+        result["own_pools"] |= {name: rows_of(pools, name, result["own_pools"][name]) for name in options.add or SETS}
+        publish("ranker", result, options.out)
         return
     result = {
         "questions": {name: sum(1 for _ in DataSet(str(DATA / name)).items()) for name in SETS},
@@ -475,7 +479,7 @@ def main() -> None:
         "merged_pool": merged_rows(pools),
         "cost": kept("cost", lambda: cost(pools)),
     }
-    publish("ranker", result, given.out)
+    publish("ranker", result, options.out)
 
 
 if __name__ == "__main__":

@@ -52,14 +52,16 @@ def measured(folder: Path) -> dict[str, float]:
         first = prepare_question(snapshot, group, "entity", EMBEDDER, questions[0], frozenset(), None)
         rank_candidates(first, passes)
         set_up = time.process_time() - began
-        asked = [prepare_question(snapshot, group, "entity", EMBEDDER, one, frozenset(), None) for one in questions[1:]]
-        assert all(one.ranks and one.fused for one in asked)
+        groups = [
+            prepare_question(snapshot, group, "entity", EMBEDDER, entry, frozenset(), None) for entry in questions[1:]
+        ]
+        assert all(entry.ranks and entry.fused for entry in groups)
         began = time.process_time()
-        for one in asked:
-            rank_candidates(one, passes)
-        each = (time.process_time() - began) / len(asked)
+        for entry in groups:
+            rank_candidates(entry, passes)
+        share = (time.process_time() - began) / len(groups)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"set_up_s": round(set_up, 2), "question_ms": round(1000 * each, 2), "peak_mb": round(peak)}
+    return {"set_up_s": round(set_up, 2), "question_ms": round(1000 * share, 2), "peak_mb": round(peak)}
 
 
 def grown(passages: int) -> dict[str, Any]:
@@ -91,11 +93,11 @@ def main() -> None:
     parser.add_argument("--passages", type=int, nargs="+", default=[5_000, 20_000, 100_000])
     parser.add_argument("--of", type=Path, help="measure the store in this folder, in this process")
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "ranker_growth.json")
-    given = parser.parse_args()
-    if given.of:
-        print(json.dumps(measured(given.of)))
+    options = parser.parse_args()
+    if options.of:
+        print(json.dumps(measured(options.of)))
         return
-    publish("ranker_growth", {"sizes": [grown(one) for one in given.passages]}, given.out)
+    publish("ranker_growth", {"sizes": [grown(passage) for passage in options.passages]}, options.out)
 
 
 if __name__ == "__main__":

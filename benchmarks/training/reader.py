@@ -82,11 +82,13 @@ def scores(flow: Any, items: Sequence[Item]) -> dict[str, Any]:
 
 def by_settings(reader: SpanReader, items: Sequence[Item], folder: Path) -> dict[tuple[float, float], float]:
     """F1 by weight of the rank and threshold, over the passages of squad2_dev."""
-    found = hybrid(index_passages(DataSet(str(DATA / TRAINED_ON[1])), MiniLM(), folder=folder), MiniLM())
+    flow = hybrid(index_passages(DataSet(str(DATA / TRAINED_ON[1])), MiniLM(), folder=folder), MiniLM())
     pairs = {f"{pair}": pair for pair in product(RANK_WEIGHTS, THRESHOLDS)}
-    flows = {name: found >> reader.but(rank_weight=weight, threshold=least) for name, (weight, least) in pairs.items()}
+    flows = {
+        name: flow >> reader.but(rank_weight=weight, threshold=threshold) for name, (weight, threshold) in pairs.items()
+    }
     report = Experiment(flows, list(items), ("F1",)).run()
-    return {pairs[one.flow]: one.json()["measures"]["F1"]["mean"] for one in report.flows}
+    return {pairs[item.flow]: item.json()["measures"]["F1"]["mean"] for item in report.flows}
 
 
 def trained_reader(steps: int, seed: int, folder: Path) -> Trained:
@@ -94,9 +96,11 @@ def trained_reader(steps: int, seed: int, folder: Path) -> Trained:
     sets = [DataSet(str(DATA / name)) for name in TRAINED_ON]
     texts = {passage.id: [passage.text] for data in sets for passage in data.passages()}
     learned = [*sets[0].items(), *fold(sets[1], "train")]
-    QuestionSplit.of(learned, [*fold(sets[1], "dev"), *DataSet(str(DATA / ASKED)).items()])  # refuses what is shared
+    QuestionSplit.from_items(
+        learned, [*fold(sets[1], "dev"), *DataSet(str(DATA / ASKED)).items()]
+    )  # refuses what is shared
     part = SpanReaderTrainer(Corpus(str(folder / "none")).group(), None, texts)
-    return train(part, learned, folder, kept_apart=(), steps=steps, seed=seed, told=told)
+    return train(part, learned, folder, kept_apart=(), steps=steps, seed=seed, on_progress=told)
 
 
 def fold(data: DataSet, name: str) -> list[Item]:
@@ -104,36 +108,41 @@ def fold(data: DataSet, name: str) -> list[Item]:
 
 
 def result(steps: int, seed: int, folder: Path, questions: int | None) -> dict[str, Any]:
-    found = trained_reader(steps, seed, folder)
-    others = [item for item in fold(DataSet(str(DATA / TRAINED_ON[1])), "dev") if item.answers]
-    asked = DataSet(str(DATA / ASKED))
-    apart = asked.sample(questions)
-    search = hybrid(index_passages(asked, MiniLM()), MiniLM())
-    chosen = by_settings(SpanReader(KeptSpans(found.weights)), others, folder)
-    weight, least = max(chosen, key=lambda pair: chosen[pair])
-    reader = SpanReader(KeptSpans(found.weights), rank_weight=weight, threshold=least)
-    known = {passage.id: passage for passage in asked.passages()}
-    for item in apart:
+    trained = trained_reader(steps, seed, folder)
+    items = [item for item in fold(DataSet(str(DATA / TRAINED_ON[1])), "dev") if item.answers]
+    data_set = DataSet(str(DATA / ASKED))
+    held_out = data_set.sample(questions)
+    search = hybrid(index_passages(data_set, MiniLM()), MiniLM())
+    chosen = by_settings(SpanReader(KeptSpans(trained.weights)), items, folder)
+    weight, threshold = max(chosen, key=lambda pair: chosen[pair])
+    reader = SpanReader(KeptSpans(trained.weights), rank_weight=weight, threshold=threshold)
+    passages_by_id = {passage.id: passage for passage in data_set.passages()}
+    for item in held_out:
         id = min(item.documents)
-        GOLD[item.question] = Node(id, known[id].text, document=id)
+        GOLD[item.question] = Node(id, passages_by_id[id].text, document=id)
     flows = {"SpanReader": search >> reader, "Extract": search >> Extract(MiniLM())}
-    timed = search >> reader.but(model=MiniLMSpans(found.weights))
-    timed(Query(apart[0].question))  # opens the model
+    timed = search >> reader.but(model=MiniLMSpans(trained.weights))
+    timed(Query(held_out[0].question))  # opens the model
     began = time.process_time()
-    for item in apart[:TIMED]:
+    for item in held_out[:TIMED]:
         timed(Query(item.question))
     cpu_ms = 1000 * (time.process_time() - began) / TIMED
     return {
-        "data": {"trained on": list(TRAINED_ON), "asked": ASKED, "questions": len(apart), "paragraphs": len(known)},
-        "training": {
-            name: found.card[name] for name in ("sha256", "steps", "seed", "cost", "settings", "curve", "notes")
+        "data": {
+            "trained on": list(TRAINED_ON),
+            "asked": ASKED,
+            "questions": len(held_out),
+            "paragraphs": len(passages_by_id),
         },
-        "chosen": {"rank_weight": weight, "threshold": least, "passages": reader.passages, "questions": len(others)},
+        "training": {
+            name: trained.card[name] for name in ("sha256", "steps", "seed", "cost", "settings", "curve", "notes")
+        },
+        "chosen": {"rank_weight": weight, "threshold": threshold, "passages": reader.passages, "questions": len(items)},
         "f1_on_other_articles": [
             {"rank_weight": pair[0], "threshold": pair[1], "F1": mean} for pair, mean in chosen.items()
         ],
-        "scores": {name: scores(flow, apart) for name, flow in flows.items()}
-        | {"gold paragraph": scores(gold_paragraph >> reader, apart)},
+        "scores": {name: scores(flow, held_out) for name, flow in flows.items()}
+        | {"gold paragraph": scores(gold_paragraph >> reader, held_out)},
         "cpu_ms_a_question": round(cpu_ms, 1),
     }
 
@@ -145,10 +154,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the training is kept; by default a temporary one")
     parser.add_argument("--questions", type=int, help="of xquad_en; by default all")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary) / "reader"
-        publish("reader", result(given.steps, given.seed, folder, given.questions), given.out)
+        folder = options.folder or Path(temporary) / "reader"
+        publish("reader", result(options.steps, options.seed, folder, options.questions), options.out)
 
 
 if __name__ == "__main__":

@@ -43,15 +43,15 @@ from spolia.flow_files.built_in_flows import BUILT_IN  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.models.protocols import Embedder, Kind  # noqa: E402
 from spolia.models.text_classifier import TextClassifier  # noqa: E402
-from spolia.pre_retrieval.query_llm import alike  # noqa: E402
+from spolia.pre_retrieval.query_llm import normalize_text  # noqa: E402
 from spolia.training.classifier import folds  # noqa: E402
 from spolia.training.sufficiency import (  # noqa: E402  # noqa: E402
     SampledChain,
     SufficiencyTrainer,
-    beginnings,
+    find_stop,
+    measure_stopping,
+    prefixes_of,
     sample_chains,
-    stopped,
-    stops,
     sufficiency_rows,
 )
 from spolia.types import Chain, Item, Prompt, Query  # noqa: E402
@@ -73,26 +73,30 @@ class Planner(SimulatedReader):
 
     def _reply(self, prompt: Prompt) -> str:
         role, text = PurePosixPath(prompt.role).name, prompt.text
-        again = LOOKED_UP if role.startswith("corag_reply") else ()
-        put = [one for one in (*PUT, *again) if one in text]
-        found = prompt.messages
-        for one in put:
-            found = tuple(message.but(content=message.content.replace(one, "")) for message in found)
-        sample = prompt.sample if role.startswith("corag_next") else sum(map((*PUT, *again).index, put)) + len(put)
-        return super()._reply(prompt.but(messages=found, sample=sample))
+        repeated = LOOKED_UP if role.startswith("corag_reply") else ()
+        planted = [item for item in (*PUT, *repeated) if item in text]
+        messages = prompt.messages
+        for item in planted:
+            messages = tuple(message.but(content=message.content.replace(item, "")) for message in messages)
+        sample = (
+            prompt.sample
+            if role.startswith("corag_next")
+            else sum(map((*PUT, *repeated).index, planted)) + len(planted)
+        )
+        return super()._reply(prompt.but(messages=messages, sample=sample))
 
     def _choose_question(
         self, view: PromptView, answers: Mapping[int, str], earlier: Sequence[str], times: int = 1
     ) -> str:
-        asked = super()._choose_question(view, answers, earlier, times)
-        is_hop = alike(asked) in {alike(hop.fill_question(answers)) for hop in view.chain.hops}
-        put = ("", *PUT)[int(view.key.split("|")[2]) // DRAWS % (len(PUT) + 1)]
+        text = super()._choose_question(view, answers, earlier, times)
+        is_hop = normalize_text(text) in {normalize_text(hop.fill_question(answers)) for hop in view.chain.hops}
+        insertion = ("", *PUT)[int(view.key.split("|")[2]) // DRAWS % (len(PUT) + 1)]
         if not earlier or self.profile.happens("drift", "drift", view.key):
-            return put + asked
+            return insertion + text
         if is_hop and draw("again", view.key) >= AGAIN:
-            return put + asked
-        words, which = (draw(knob, view.key) for knob in ("words", "which"))
-        return put + LOOKED_UP[int(words * len(LOOKED_UP))] + _bare(earlier[int(which * len(earlier))])
+            return insertion + text
+        words, choice = (draw(knob, view.key) for knob in ("words", "which"))
+        return insertion + LOOKED_UP[int(words * len(LOOKED_UP))] + _bare(earlier[int(choice * len(earlier))])
 
 
 class Kept(MiniLM):
@@ -108,31 +112,41 @@ VECTORS: dict[str, Any] = {}
 
 
 def _bare(question: str) -> str:
-    return next((question.removeprefix(one) for one in LOOKED_UP if question.startswith(one)), question)
+    return next((question.removeprefix(item) for item in LOOKED_UP if question.startswith(item)), question)
 
 
 def sampled(name: str, items: Sequence[Item], n: int, folder: Path) -> list[SampledChain]:
     """The chains of a set; from the file where they are already."""
-    kept = folder / f"{name}-{n}.json"
-    if not kept.exists():
+    file = folder / f"{name}-{n}.json"
+    if not file.exists():
         data = DataSet(str(DATA / name))
         reader, search = Planner.from_data(data, items, PROFILE), BUILT_IN["bm25"](index_passages(data), None, None, 5)
-        found = list(sample_chains(reader, search, items, steps=STEPS, n=n))
-        rows = [(one.item, one.chain.query.question, one.chain.pairs, one.exact, one.f1, one.tokens) for one in found]
+        sampled_chains = list(sample_chains(reader, search, items, steps=STEPS, n=n))
+        rows = [
+            (
+                sampled_chain.item,
+                sampled_chain.chain.query.question,
+                sampled_chain.chain.pairs,
+                sampled_chain.exact,
+                sampled_chain.f1,
+                sampled_chain.tokens,
+            )
+            for sampled_chain in sampled_chains
+        ]
         folder.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(rows))
+        file.write_text(json.dumps(rows))
     return [
-        SampledChain(item, Chain(Query(asked), tuple(map(tuple, pairs))), tuple(exact), tuple(f1), tuple(tokens))
-        for item, asked, pairs, exact, f1, tokens in json.loads(kept.read_text())
+        SampledChain(item, Chain(Query(request), tuple(map(tuple, pairs))), tuple(exact), tuple(f1), tuple(tokens))
+        for item, request, pairs, exact, f1, tokens in json.loads(file.read_text())
     ]
 
 
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float:
     """The share of pairs of a sufficient and an insufficient row in which the sufficient one scores higher."""
-    held = [score for score, label in zip(scores, labels, strict=True) if label]
+    values = [score for score, label in zip(scores, labels, strict=True) if label]
     lacking = [score for score, label in zip(scores, labels, strict=True) if not label]
-    won = sum((one > other) + 0.5 * (one == other) for one in held for other in lacking)
-    return won / (len(held) * len(lacking))
+    won = sum((value > other_value) + 0.5 * (value == other_value) for value in values for other_value in lacking)
+    return won / (len(values) * len(lacking))
 
 
 def judged(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any]:
@@ -141,20 +155,20 @@ def judged(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any
     for chain, end in zip(chains, ends, strict=True):
         by_item.setdefault(chain.item, []).append(chain.exact[end - 1] - chain.exact[-1])
     pairs = list(zip(chains, ends, strict=True))
-    lost = interval([fmean(each) for each in by_item.values()], range=(-1, 1))
+    lost = interval([fmean(item) for item in by_item.values()], range=(-1, 1))
     return {
         "EM": round(100 * fmean(chain.exact[end - 1] for chain, end in pairs), 1),
-        "EM_change": [round(100 * one, 2) for one in (lost.mean, lost.low, lost.high)],
+        "EM_change": [round(100 * entry, 2) for entry in (lost.mean, lost.low, lost.high)],
         "F1": round(100 * fmean(chain.f1[end - 1] for chain, end in pairs), 1),
         "ATC": round(fmean(chain.tokens[end - 1] for chain, end in pairs)),
-        "tokens_saved": round(100 * stopped(chains, ends).saved, 1),
+        "tokens_saved": round(100 * measure_stopping(chains, ends).saved, 1),
         "chain_lengths": dict(sorted(Counter(ends).items())),
     }
 
 
 def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: int, embedder: Embedder | None) -> Any:
     """A size of the classifier, trained and asked in five folds."""
-    tested, found, thresholds = list[SampledChain](), list[list[float]](), list[float]()
+    tested, values, thresholds = list[SampledChain](), list[list[float]](), list[float]()
     began = time.process_time()
     own = folds(items, OUTER)
     for fold in range(OUTER):
@@ -163,15 +177,15 @@ def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: in
         trainer.prepare(learned, (), 0)
         for step in range(trainer.steps):
             trainer.step(step / trainer.steps)
-        given = trainer.weights()
-        classifier = TextClassifier.from_plain("sufficiency", given)
-        for chain in (one for one in chains if own[one.item] == fold):
+        weights = trainer.weights()
+        classifier = TextClassifier.from_plain("sufficiency", weights)
+        for chain in (entry for entry in chains if own[entry.item] == fold):
             tested.append(chain)
-            found.append(classifier.probabilities(beginnings(chain), embedder)[:, 1].tolist())
-            thresholds.append(given["threshold"])
-    said = asked_of(tested, found, thresholds)
-    chosen = [round(one, 3) for one in dict.fromkeys(thresholds)]
-    return said | {"thresholds": chosen, "training_cpu_s": round(time.process_time() - began, 1)}
+            values.append(classifier.probabilities(prefixes_of(chain), embedder)[:, 1].tolist())
+            thresholds.append(weights["threshold"])
+    message = asked_of(tested, values, thresholds)
+    chosen = [round(entry, 3) for entry in dict.fromkeys(thresholds)]
+    return message | {"thresholds": chosen, "training_cpu_s": round(time.process_time() - began, 1)}
 
 
 def fine_tuned(items: Sequence[Item], chains: Sequence[SampledChain]) -> Any:
@@ -179,52 +193,54 @@ def fine_tuned(items: Sequence[Item], chains: Sequence[SampledChain]) -> Any:
     from spolia.training.fine_tuning import PAPER, MiniLMSufficiency
 
     own = folds(items, OUTER)
-    learned, chosen_on = ([item for item in items if own[item.id] in some] for some in ((2, 3, 4), (1,)))
+    learned, chosen_on = ([item for item in items if own[item.id] in numbers] for numbers in ((2, 3, 4), (1,)))
     recipe = PAPER.but(window=256, head_rate=1e-3, low_precision=True)
-    made = MiniLMSufficiency(SufficiencyTrainer(SimulatedReader(), None, chains=chains), epochs=1, recipe=recipe)
+    trainer = MiniLMSufficiency(SufficiencyTrainer(SimulatedReader(), None, chains=chains), epochs=1, recipe=recipe)
     began = time.process_time()
-    made.prepare(learned, chosen_on, 0)
-    for at in range(made.steps):
-        made.step(at / made.steps)
-    threshold = float(made.weights()["threshold"][0])
-    spent = time.process_time() - began
-    tested = [one for one in chains if own[one.item] == 0]
-    return asked_of(tested, [made.probabilities(beginnings(one)) for one in tested], [threshold] * len(tested)) | {
-        "thresholds": [round(threshold, 3)], "steps": made.steps, "questions": len({one.item for one in tested}),
-        "none": judged(tested, [len(one.exact) for one in tested]), "training_cpu_s": round(spent, 1),
+    trainer.prepare(learned, chosen_on, 0)
+    for index in range(trainer.steps):
+        trainer.step(index / trainer.steps)
+    threshold = float(trainer.weights()["threshold"][0])
+    seconds = time.process_time() - began
+    tested = [sampled_chain for sampled_chain in chains if own[sampled_chain.item] == 0]
+    return asked_of(tested, [trainer.probabilities(prefixes_of(sampled_chain)) for sampled_chain in tested], [threshold] * len(tested)) | {
+        "thresholds": [round(threshold, 3)], "steps": trainer.steps, "questions": len({sampled_chain.item for sampled_chain in tested}),
+        "none": judged(tested, [len(sampled_chain.exact) for sampled_chain in tested]), "training_cpu_s": round(seconds, 1),
     }  # fmt: skip
 
 
 def asked_of(
-    tested: Sequence[SampledChain], found: Sequence[Sequence[float]], thresholds: Sequence[float]
+    tested: Sequence[SampledChain], values: Sequence[Sequence[float]], thresholds: Sequence[float]
 ) -> dict[str, Any]:
     """Where chains end by these probabilities, how well they tell, and the same for shorter chains."""
-    ends = [stops(chain, one, threshold) for chain, one, threshold in zip(tested, found, thresholds, strict=True)]
+    ends = [
+        find_stop(chain, value, threshold) for chain, value, threshold in zip(tested, values, thresholds, strict=True)
+    ]
     scores, labels = list[float](), list[bool]()
-    for chain, one in zip(tested, found, strict=True):
-        decided = chain.enough or len(one)
-        scores += one[:decided]
-        labels += [number == chain.enough for number in range(1, decided + 1)]
+    for chain, value in zip(tested, values, strict=True):
+        decided = chain.pairs_needed or len(value)
+        scores += value[:decided]
+        labels += [number == chain.pairs_needed for number in range(1, decided + 1)]
     right = [(score >= 0.5) is label for score, label in zip(scores, labels, strict=True)]
-    told = {"AUC": round(auc(scores, labels), 3), "accuracy": round(100 * fmean(right), 1)}
-    return judged(tested, ends) | {"lengths": by_length(tested, ends)} | told
+    figures = {"AUC": round(auc(scores, labels), 3), "accuracy": round(100 * fmean(right), 1)}
+    return judged(tested, ends) | {"lengths": by_length(tested, ends)} | figures
 
 
 def by_length(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[int, Any]:
     """EM, F1 and ATC where chains have at most 1, 2, … pairs."""
-    found = {}
-    for most in range(1, STEPS + 1):
-        one = judged(chains, [min(end, most) for end in ends])
-        found[most] = {name: one[name] for name in ("EM", "F1", "ATC")}
-    return found
+    result = {}
+    for step_limit in range(1, STEPS + 1):
+        verdict = judged(chains, [min(end, step_limit) for end in ends])
+        result[step_limit] = {name: verdict[name] for name in ("EM", "F1", "ATC")}
+    return result
 
 
 def measured(name: str, n: int, folder: Path, vectors: bool, tuned: bool) -> dict[str, Any]:
     items = [item for item in DataSet(str(DATA / name)).items() if item.decomposition]
     chains = sampled(name, items, n, folder)
     rows = sufficiency_rows(chains)
-    every = [len(chain.exact) for chain in chains]
-    first = [chain.enough or len(chain.exact) for chain in chains]
+    counts = [len(chain.exact) for chain in chains]
+    first = [chain.pairs_needed or len(chain.exact) for chain in chains]
     sizes: dict[str, tuple[int, Embedder | None]] = {
         "features, logistic": (0, None),
         "features, 24 units": (24, None),
@@ -235,10 +251,10 @@ def measured(name: str, n: int, folder: Path, vectors: bool, tuned: bool) -> dic
         "rows": len(rows),
         "sufficient_rows": sum(row.sufficient for row in rows),
         "policies": {
-            which: judged(chains, ends) | {"lengths": by_length(chains, ends)}
-            for which, ends in (("none", every), ("oracle", first))
+            text: judged(chains, ends) | {"lengths": by_length(chains, ends)}
+            for text, ends in (("none", counts), ("oracle", first))
         }
-        | {size: classified(items, chains, *how) for size, how in sizes.items()}
+        | {size: classified(items, chains, *extra_size) for size, extra_size in sizes.items()}
         | ({"MiniLM, fine-tuned, one fold": fine_tuned(items, chains)} if tuned else {}),
     }
 
@@ -250,14 +266,15 @@ def main() -> None:
     parser.add_argument("--vectors", action="store_true", help="also the size that reads vectors; minutes")
     parser.add_argument("--fine-tuned", action="store_true", help="also MiniLM itself; minutes")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary)
-        found = {
-            name: measured(name, given.chains or n, folder, given.vectors, given.fine_tuned) for name, n in SETS.items()
+        folder = options.folder or Path(temporary)
+        reports_by_name = {
+            name: measured(name, options.chains or n, folder, options.vectors, options.fine_tuned)
+            for name, n in SETS.items()
         }
     note = "chains of the simulated reader; no language model was asked"
-    publish("sufficiency", {"simulated": note, "profile": repr(PROFILE), "sets": found}, given.out)
+    publish("sufficiency", {"simulated": note, "profile": repr(PROFILE), "sets": reports_by_name}, options.out)
 
 
 if __name__ == "__main__":

@@ -37,11 +37,13 @@ def result(name: str, seeds: int, folder: Path) -> dict[str, Any]:
     data = DataSet(str(DATA / name))
     group, items = index_passages(data), list(data.items())
     trainers = [TermWeightsTrainer(group) for _ in range(seeds)]
-    found = [train(one, items, folder / name / str(seed), seed=seed, data=name) for seed, one in enumerate(trainers)]
-    card = found[0].card
-    flows = {"bm25": trainers[0].untrained(), **{f"seed {seed}": one.flow for seed, one in enumerate(found)}}
-    recall = Experiment(flows, QuestionSplit.of(items).kept_apart, "R@5").run()
-    means = {one.flow: one.json()["measures"]["R@5"]["mean"] for one in recall.flows}
+    trainings = [
+        train(item, items, folder / name / str(seed), seed=seed, data=name) for seed, item in enumerate(trainers)
+    ]
+    card = trainings[0].card
+    flows = {"bm25": trainers[0].untrained(), **{f"seed {seed}": item.flow for seed, item in enumerate(trainings)}}
+    recall = Experiment(flows, QuestionSplit.from_items(items).kept_apart, "R@5").run()
+    means = {item.flow: item.json()["measures"]["R@5"]["mean"] for item in recall.flows}
     gain = recall.compare("seed 0", "bm25", "R@5")
     interval = gain.interval if gain.better == "seed 0" else gain.interval.reversed
     return {
@@ -49,10 +51,10 @@ def result(name: str, seeds: int, folder: Path) -> dict[str, Any]:
         "questions": card["questions"],
         "sha256": card["sha256"],
         "nDCG@10": card["score"],
-        "nDCG@10_gain_by_seed": [one.card["score"]["difference"]["mean"] for one in found],
+        "nDCG@10_gain_by_seed": [item.card["score"]["difference"]["mean"] for item in trainings],
         "R@5": {"bm25": means["bm25"], "trained": means["seed 0"], "difference": interval.json()},
         "R@5_gain_by_seed": [means[f"seed {seed}"] - means["bm25"] for seed in range(seeds)],
-        "cpu_s": round(fmean(sum(one.card["cost"].values()) for one in found), 2),
+        "cpu_s": round(fmean(sum(item.card["cost"].values()) for item in trainings), 2),
     }
 
 
@@ -60,9 +62,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "term_weights.json")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        publish("term_weights", {"sets": [result(one, given.seeds, Path(temporary)) for one in SETS]}, given.out)
+        publish("term_weights", {"sets": [result(item, options.seeds, Path(temporary)) for item in SETS]}, options.out)
 
 
 if __name__ == "__main__":

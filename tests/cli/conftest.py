@@ -28,10 +28,10 @@ class Ran:
     @property
     def json(self) -> Any:
         """Stdout, which must be one JSON object and nothing else."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
+        data = json.loads(self.out)
+        assert isinstance(data, dict)
         assert self.out.count("\n") == 1
-        return found
+        return data
 
 
 Spolia = Callable[..., Ran]
@@ -53,15 +53,18 @@ def spolia(capfd: pytest.CaptureFixture[str]) -> Spolia:
 def lights(folder: Path, count: int) -> Path:
     """A data set of lights and their lamps, one passage a question."""
     folder.mkdir()
-    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(count)]
+    passages = [
+        {"id": f"p{index}", "title": "", "text": f"Light {index} has {index % 5} lamps at sea."}
+        for index in range(count)
+    ]
     questions = [
         {
-            "id": f"q{at}",
-            "question": f"How many lamps has light {at}?",
-            "gold_ids": [f"p{at}"],
-            "answers": [str(at % 5)],
+            "id": f"q{index}",
+            "question": f"How many lamps has light {index}?",
+            "gold_ids": [f"p{index}"],
+            "answers": [str(index % 5)],
         }
-        for at in range(count)
+        for index in range(count)
     ]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))

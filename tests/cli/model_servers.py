@@ -20,9 +20,13 @@ TEXT = "The moon causes it [1]."
 USAGE = {"prompt_tokens": 26, "completion_tokens": 8, "total_tokens": 34}
 
 
-def chunk(delta: Any, finish: str | None = None, of: Mapping[str, Any] = {}, choice: Mapping[str, Any] = {}) -> str:
+def chunk(
+    delta: Any, finish: str | None = None, request: Mapping[str, Any] = {}, choice: Mapping[str, Any] = {}
+) -> str:
     choices = [{"index": 0, "delta": delta, "finish_reason": finish, **choice}]
-    return json.dumps({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, **of, "choices": choices})
+    return json.dumps(
+        {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, **request, "choices": choices}
+    )
 
 
 @dataclass(frozen=True)
@@ -106,11 +110,11 @@ SERVERS: Mapping[str, Recorded] = {
 def tei_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     """`POST /rerank` of text-embeddings-inference: `texts`, a bare array back, at most 32 texts."""
     if "texts" not in asked:
-        said = "Failed to deserialize the JSON body into the target type: missing field `texts` at line 1 column 60"
-        return 422, said
+        message = "Failed to deserialize the JSON body into the target type: missing field `texts` at line 1 column 60"
+        return 422, message
     if len(asked["texts"]) > 32:
-        said = f"batch size {len(asked['texts'])} > maximum allowed batch size 32"
-        return 422, {"error": said, "error_type": "Validation"}
+        message = f"batch size {len(asked['texts'])} > maximum allowed batch size 32"
+        return 422, {"error": message, "error_type": "Validation"}
     return 200, sorted(scored(asked["query"], asked["texts"], "score"), key=lambda row: -row["score"])
 
 
@@ -125,7 +129,10 @@ def cohere_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
 
 def jina_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     """`POST /v1/rerank`: texts, or as of jina-reranker-m0 objects with a text or a picture in base64."""
-    passages = [one if isinstance(one, str) else one.get("text") or seen(one["image"]) for one in asked["documents"]]
+    passages = [
+        document if isinstance(document, str) else document.get("text") or seen(document["image"])
+        for document in asked["documents"]
+    ]
     rows = scored(asked["query"], passages, "relevance_score")[: asked["top_n"]]
     assert asked["return_documents"] is False
     return 200, {"model": asked["model"], "object": "list", "usage": {"total_tokens": 815}, "results": rows}
@@ -165,7 +172,9 @@ RERANKERS: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], tuple[int,
 def scored(query: str, texts: list[str], name: str) -> list[dict[str, Any]]:
     """Best first, the share of the query's words that a text has."""
     words = set(query.lower().split())
-    rows = [{"index": at, name: len(words & set(text.lower().split())) / len(words)} for at, text in enumerate(texts)]
+    rows = [
+        {"index": index, name: len(words & set(text.lower().split())) / len(words)} for index, text in enumerate(texts)
+    ]
     return sorted(rows, key=lambda row: -row[name])
 
 
@@ -201,16 +210,16 @@ class ModelServer:
             return self.rerank[2](asked)
         if self.recorded is not None and path == self.recorded.embeddings:
             if (count := len(asked["input"])) > self.recorded.most:
-                said = f"batch size {count} > maximum allowed batch size {self.recorded.most}"
-                return 422, {"message": said, "code": 422, "type": "Validation"}
+                reply = f"batch size {count} > maximum allowed batch size {self.recorded.most}"
+                return 422, {"message": reply, "code": 422, "type": "Validation"}
             rows = [
-                {"index": at, "embedding": vector(text, self.dimension), **self.recorded.row}
-                for at, text in enumerate(asked["input"])
+                {"index": index, "embedding": vector(text, self.dimension), **self.recorded.row}
+                for index, text in enumerate(asked["input"])
             ]
             usage = {"prompt_tokens": 5, "total_tokens": 5}
             return 200, {"object": "list", "data": rows, "model": self.recorded.model_in_reply, "usage": usage}
         if self.recorded is not None and path == self.recorded.chat and asked.get("stream"):
-            return 200, "".join(f"data: {one}\n\n" for one in (*self.recorded.events, "[DONE]"))
+            return 200, "".join(f"data: {item}\n\n" for item in (*self.recorded.events, "[DONE]"))
         if self.recorded is not None and path == self.recorded.chat:
             message = {"role": "assistant", "content": TEXT}
             choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
@@ -225,17 +234,17 @@ class _Answers(BaseHTTPRequestHandler):
         """Tests are quiet."""
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         recorded = self.serving.recorded
         key = self.headers.get("api-key") or self.headers.get("Authorization") or ""
-        self.serving.asked.append((self.path, asked))
+        self.serving.asked.append((self.path, request))
         self.serving.keys.append(key)
         if recorded is not None and recorded.key and not self.headers.get(recorded.key):
-            status, said = 401, {"error": {"message": "You didn't provide an API key.", "code": None}}
+            status, message = 401, {"error": {"message": "You didn't provide an API key.", "code": None}}
         else:
-            status, said = self.serving.answer(self.path, asked)
-        is_text = isinstance(said, str)
-        body = said.encode() if isinstance(said, str) else json.dumps(said).encode()
+            status, message = self.serving.answer(self.path, request)
+        is_text = isinstance(message, str)
+        body = message.encode() if isinstance(message, str) else json.dumps(message).encode()
         with suppress(OSError):
             self.send_response(status)
             self.send_header("Content-Type", "text/event-stream" if is_text and status == 200 else "application/json")

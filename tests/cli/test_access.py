@@ -25,20 +25,20 @@ sea/* = ann, staff
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "notes"
-    (made / "sea").mkdir(parents=True)
-    (made / "sea" / "secret.txt").write_text("The tide will drown the treasure.")
-    (made / "sea" / "tides.txt").write_text("The tide follows the moon.")
-    (made / "salt.txt").write_text("The tide leaves salt.")
+    new_folder = tmp_path / "notes"
+    (new_folder / "sea").mkdir(parents=True)
+    (new_folder / "sea" / "secret.txt").write_text("The tide will drown the treasure.")
+    (new_folder / "sea" / "tides.txt").write_text("The tide follows the moon.")
+    (new_folder / "salt.txt").write_text("The tide leaves salt.")
     (tmp_path / "readers.txt").write_text(READERS)
-    return made
+    return new_folder
 
 
 @pytest.fixture
 def store(folder: Path, tmp_path: Path, spolia: Spolia) -> Path:
-    made = tmp_path / "notes.spolia"
-    assert indexed(spolia, folder, made).code == 0
-    return made
+    new_store = tmp_path / "notes.spolia"
+    assert indexed(spolia, folder, new_store).code == 0
+    return new_store
 
 
 def indexed(spolia: Spolia, folder: Path, store: Path, *more: object) -> Ran:
@@ -85,20 +85,23 @@ def test_an_answer_is_made_of_what_the_asker_may_read(spolia: Spolia, store: Pat
 def test_documents_are_shown_as_somebody_sees_them(
     spolia: Spolia, store: Path, names: tuple[str, ...], seen: set[str]
 ) -> None:
-    who = principals(*names)
-    ran = spolia("docs", "list", "--store", store, "--json", *who)
-    assert {one["uri"] for one in ran.json["documents"]} == seen
-    every = {"salt.txt", "sea/tides.txt", "sea/secret.txt"}
-    for uri in every:
+    readers = principals(*names)
+    ran = spolia("docs", "list", "--store", store, "--json", *readers)
+    assert {document["uri"] for document in ran.json["documents"]} == seen
+    texts = {"salt.txt", "sea/tides.txt", "sea/secret.txt"}
+    for uri in texts:
         for command in ("show", "chunks"):
-            ran = spolia("docs", command, uri, "--store", store, *who)
+            ran = spolia("docs", command, uri, "--store", store, *readers)
             assert ran.code == (0 if uri in seen else 2)
-            assert not any(other in ran.out + ran.err for other in every - seen - {uri})
+            assert not any(other_text in ran.out + ran.err for other_text in texts - seen - {uri})
 
 
 def test_whoever_keeps_the_store_sees_every_document(spolia: Spolia, store: Path) -> None:
-    found = {one["uri"]: one["readers"] for one in spolia("docs", "list", "--store", store, "--json").json["documents"]}
-    assert found == {"salt.txt": [], "sea/secret.txt": ["captain"], "sea/tides.txt": ["ann", "staff"]}
+    readers_by_uri = {
+        document["uri"]: document["readers"]
+        for document in spolia("docs", "list", "--store", store, "--json").json["documents"]
+    }
+    assert readers_by_uri == {"salt.txt": [], "sea/secret.txt": ["captain"], "sea/tides.txt": ["ann", "staff"]}
 
 
 def test_other_readers_hold_at_once_and_change_nothing_else(spolia: Spolia, folder: Path, store: Path) -> None:

@@ -19,51 +19,51 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "seas"
     folder.mkdir()
     passages = [{"id": f"p{n}", "text": f"The moon pulls sea {n}, and the tide rises."} for n in range(8)]
-    asked = [
+    request = [
         {"id": f"q{n}", "question": question, "answers": ["the moon"], "gold_ids": [f"p{n}"]}
         for n, question in enumerate(QUESTIONS)
     ]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
     (folder / "flow.yaml").write_text("- BM25: {group: {use: chunks}}\n- Reader: {llm: {use: llm}}\n")
     return folder
 
 
 def test_an_estimate_asks_no_model_and_counts_what_a_run_takes(spolia: Spolia, data: Path) -> None:
     with OpenAIServer(ServedReply("The moon [1].")) as server:
-        asked = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")
-        told = spolia(*asked, "--estimate", "--json")
-        assert (told.code, server.requests) == (0, [])
-        (read,) = told.json["estimate"].values()
-        ran = spolia(*asked, "--json").json["flows"][0]
+        command = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")
+        result = spolia(*command, "--estimate", "--json")
+        assert (result.code, server.requests) == (0, [])
+        (read,) = result.json["estimate"].values()
+        ran = spolia(*command, "--json").json["flows"][0]
         assert read["calls"] == ran["usage"]["calls"] == 8
         assert read["most_calls"] >= 8
         assert read["tokens"] > ran["usage"]["input_tokens"]
         assert read["cost_usd"] is None
         words = spolia("eval", "bm25", "--data", data, "--estimate", "--json").json["estimate"]["bm25"]
         assert (words["calls"], words["most_calls"], words["tokens"]) == (0, 0, 0)
-        told = spolia(*asked, "--estimate")
-        assert "Estimate for 8 questions; nothing was sent to a server." in told.out
-        assert f"Questions and passages would go to {server.url} (m), without a key" in told.err
+        result = spolia(*command, "--estimate")
+        assert "Estimate for 8 questions; nothing was sent to a server." in result.out
+        assert f"Questions and passages would go to {server.url} (m), without a key" in result.err
 
 
 def test_an_estimate_refuses_what_a_run_refuses(spolia: Spolia, data: Path) -> None:
     (data / "questions.jsonl").write_text(json.dumps({"id": "q", "question": "Who?", "answers": ["Olsen"]}))
-    asked = ("eval", "bm25", "--data", data, "--measures", "nDCG@10")
-    ran, told = spolia(*asked), spolia(*asked, "--estimate")
-    assert (ran.code, ran.out, ran.err) == (told.code, told.out, told.err)
-    assert told.code == 2
+    command = ("eval", "bm25", "--data", data, "--measures", "nDCG@10")
+    ran, result = spolia(*command), spolia(*command, "--estimate")
+    assert (ran.code, ran.out, ran.err) == (result.code, result.out, result.err)
+    assert result.code == 2
 
 
 def test_a_budget_ends_an_experiment_and_a_larger_one_goes_on(spolia: Spolia, data: Path) -> None:
     with OpenAIServer(ServedReply("The moon [1].")) as server:
-        asked = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")
-        ended = spolia(*asked, "--budget-calls", "3")
+        command = ("eval", data / "flow.yaml", "--data", data, "--llm", server.url, "--model", "m", "--measures", "F1")
+        ended = spolia(*command, "--budget-calls", "3")
         assert (ended.code, len(server.requests)) == (4, 3)
         assert "The budget of this run allows no more" in ended.err
         assert "3 of 3 calls are spent" in ended.err
         assert "Raise the budget and run again" in ended.err
-        assert spolia(*asked, "--budget-calls", "5").code == 0
+        assert spolia(*command, "--budget-calls", "5").code == 0
         assert len(server.requests) == 8
 
 
@@ -71,20 +71,20 @@ def test_ask_takes_a_budget_and_an_estimate(spolia: Spolia, data: Path, tmp_path
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "tides.txt").write_text("The moon pulls the sea.")
     with OpenAIServer(ServedReply("The moon [1].")) as server:
-        asked = ("ask", "What pulls the sea?", tmp_path / "docs", "--flow", data / "flow.yaml", "--llm", server.url)
-        told = spolia(*asked, "--model", "m", "--estimate", "--json")
-        assert (told.code, told.json["n"], server.requests) == (0, 1, [])
-        assert next(iter(told.json["estimate"].values()))["calls"] == 1
-        assert "would go to" in told.err
-        spent = spolia(*asked, "--model", "m", "--budget-tokens", "10")
-        assert (spent.code, server.requests) == (4, [])
-        assert "The budget of this run allows no further call: 0 of 10 tokens are spent" in spent.err
-        assert spolia(*asked, "--model", "m", "--budget-tokens", "100000").code == 0
+        command = ("ask", "What pulls the sea?", tmp_path / "docs", "--flow", data / "flow.yaml", "--llm", server.url)
+        result = spolia(*command, "--model", "m", "--estimate", "--json")
+        assert (result.code, result.json["n"], server.requests) == (0, 1, [])
+        assert next(iter(result.json["estimate"].values()))["calls"] == 1
+        assert "would go to" in result.err
+        spent_result = spolia(*command, "--model", "m", "--budget-tokens", "10")
+        assert (spent_result.code, server.requests) == (4, [])
+        assert "The budget of this run allows no further call: 0 of 10 tokens are spent" in spent_result.err
+        assert spolia(*command, "--model", "m", "--budget-tokens", "100000").code == 0
 
 
 def test_a_budget_in_dollars_needs_a_price(spolia: Spolia, data: Path) -> None:
     with OpenAIServer(ServedReply("The moon [1].")) as server:
-        asked = (
+        command = (
             "eval",
             data / "flow.yaml",
             "--data",
@@ -96,7 +96,7 @@ def test_a_budget_in_dollars_needs_a_price(spolia: Spolia, data: Path) -> None:
             "--budget-usd",
             "1",
         )
-        ran = spolia(*asked, "--model", "m")
+        ran = spolia(*command, "--model", "m")
         assert (ran.code, server.requests) == (2, [])
         assert "The price of m at" in ran.err
         model = f"{{ChatModel: {{model: m, base_url: '{server.url}', usd_per_million: [1.0, 2.0]}}}}"
@@ -128,8 +128,10 @@ ESTIMATES = {
 
 
 def test_all_commands_with_an_estimate_are_listed() -> None:
-    named = {name for name, one in COMMANDS.commands.items() for each in one.params if "--estimate" in each.opts}
-    assert named == set(ESTIMATES)
+    names = {
+        name for name, command in COMMANDS.commands.items() for param in command.params if "--estimate" in param.opts
+    }
+    assert names == set(ESTIMATES)
 
 
 @pytest.mark.parametrize("reads", [False, True], ids=["searches", "reads"])
@@ -147,10 +149,10 @@ def test_an_estimate_sends_nothing_whatever_a_flow_asks(
         for file, fusion in (("flow", "ReciprocalRankFusion"), ("space", SPACE)):
             places[file] = data / f"{file}.yaml"
             places[file].write_text(SERVED.format(url=server.url, fusion=fusion, embedder=embedder) + READER * reads)
-        asked = [one.format_map(places) for one in ESTIMATES[name]]
+        request = [item.format_map(places) for item in ESTIMATES[name]]
         models = ("--llm", server.url, "--model", "m", "--embedder", server.url, "--embed-model", "e")
-        given = models if name != "questions" else models[:4]
-        ran = spolia(*asked, *given, "--estimate", "--json")
+        input_models = models if name != "questions" else models[:4]
+        ran = spolia(*request, *input_models, "--estimate", "--json")
         assert server.requests == []
     assert ran.code == 0, ran.err
     if name == "eval":

@@ -20,8 +20,8 @@ from .conftest import Spolia
 def labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     row = {"question": "Who?", "answers": ["Nokia"]}
-    told = [row | {"id": f"a{n}", "answer": f"Nokia {n}", "label": int(n < 3)} for n in range(4)]
-    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, told)))
+    rows = [row | {"id": f"a{n}", "answer": f"Nokia {n}", "label": int(n < 3)} for n in range(4)]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return tmp_path / "labels.jsonl"
 
 
@@ -38,10 +38,10 @@ def test_a_judge_is_laid_beside_labels_and_asked_once(spolia: Spolia, labels: Pa
             ["1", "0", "3"],
         ]
         assert "a3: labelled 0, judged 1" in ran.out
-        again = spolia(*command, "--json").json
+        second_output = spolia(*command, "--json").json
         assert len(server.requests) == 4
-    assert (again["calls"], again["measures"][0]["same"]) == (0, 0.75)
-    assert again["measures"][0]["confusion"] == [
+    assert (second_output["calls"], second_output["measures"][0]["same"]) == (0, 0.75)
+    assert second_output["measures"][0]["confusion"] == [
         {"label": "0", "verdict": "1", "n": 1},
         {"label": "1", "verdict": "1", "n": 3},
     ]
@@ -85,7 +85,7 @@ def test_how_far_the_judging_is_is_told() -> None:
         LabelledAnswer(Case(Item(f"q{n}", "Who?", answers=("Nokia",)), Answer("Nokia")), 1.0)
         for n in range(BATCH_SIZE + 1)
     ]
-    told: list[tuple[int, int]] = []
-    found = calibrated(F1(), labelled, lambda done, total: told.append((done, total)))
-    assert told == [(BATCH_SIZE, BATCH_SIZE + 1), (BATCH_SIZE + 1, BATCH_SIZE + 1)]
-    assert found.agreement.n == BATCH_SIZE + 1
+    results: list[tuple[int, int]] = []
+    calibration = calibrated(F1(), labelled, lambda done, total: results.append((done, total)))
+    assert results == [(BATCH_SIZE, BATCH_SIZE + 1), (BATCH_SIZE + 1, BATCH_SIZE + 1)]
+    assert calibration.agreement.n == BATCH_SIZE + 1

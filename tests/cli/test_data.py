@@ -25,27 +25,27 @@ def data(tmp_path: Path) -> Path:
     folder.mkdir()
     rows = [{"id": id, "title": title, "text": text} for id, (title, text) in PASSAGES.items()]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked = [
+    request = [
         {"id": f"q{n}", "question": question, "gold_ids": [gold], "answers": [answer], "type": "short"}
         for n, (question, (gold, answer)) in enumerate(ASKED.items())
     ]
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
     return folder
 
 
 def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
     ran = spolia("data", "show", data, "--json")
     assert ran.code == 0
-    told = ran.json
-    assert (told["name"], told["form"], told["passages"], told["questions"], told["with_gold"]) == (
+    output = ran.json
+    assert (output["name"], output["form"], output["passages"], output["questions"], output["with_gold"]) == (
         "small", "spolia", 3, 3, 3,
     )  # fmt: skip
-    assert (told["types"], told["fields"]) == ({"short": 3}, {"type": 3})
-    assert sum(told["parts"].values()) == 3
-    shown = spolia("data", "show", data).out
-    assert shown.startswith("small, in the form spolia\n")
-    assert re.search(r"\nquestions by type +short: 3\n", shown)
-    assert re.search(r"\nquestions by number of gold +1: \d", shown)
+    assert (output["types"], output["fields"]) == ({"short": 3}, {"type": 3})
+    assert sum(output["parts"].values()) == 3
+    shown_output = spolia("data", "show", data).out
+    assert shown_output.startswith("small, in the form spolia\n")
+    assert re.search(r"\nquestions by type +short: 3\n", shown_output)
+    assert re.search(r"\nquestions by number of gold +1: \d", shown_output)
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_of_many_fields_some_are_named_and_the_others_counted(spolia: Spolia, da
     rows[0]["meta"] = {"seen": {f"p{n:03}": n for n in range(500)}}
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (fields,) = (
-        one for one in spolia("data", "show", data).out.splitlines() if one.startswith("questions by metadata")
+        item for item in spolia("data", "show", data).out.splitlines() if item.startswith("questions by metadata")
     )
     assert "seen.p000: 1, " in fields
     assert "seen.p100" not in fields
@@ -67,10 +67,10 @@ def test_of_many_fields_some_are_named_and_the_others_counted(spolia: Spolia, da
 def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Path, tmp_path: Path, form: str) -> None:
     if form == "autorag":
         pytest.importorskip("pyarrow")
-    there = tmp_path / f"as-{form}"
-    assert spolia("data", "convert", data, there, "--to", form).code == 0
-    assert spolia("data", "show", there, "--json").json["form"] == form
-    ours, theirs = (spolia("eval", "bm25", "--data", one, "--json").json["measures"] for one in (data, there))
+    folder = tmp_path / f"as-{form}"
+    assert spolia("data", "convert", data, folder, "--to", form).code == 0
+    assert spolia("data", "show", folder, "--json").json["form"] == form
+    ours, theirs = (spolia("eval", "bm25", "--data", item, "--json").json["measures"] for item in (data, folder))
     assert theirs == ours
 
 
@@ -78,8 +78,8 @@ def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Pat
 def test_what_a_form_has_no_place_for_is_told(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     ran = spolia("data", "convert", data, tmp_path / "as-beir", "--to", "beir")
     assert "left out or not as they were: answers of questions (3), type of questions (3)" in " ".join(ran.out.split())
-    again = spolia("data", "convert", data, tmp_path / "as-trec", "--to", "trec", "--json")
-    assert again.json["lost"] == {"answers of questions": 3, "type of questions": 3}
+    second_result = spolia("data", "convert", data, tmp_path / "as-trec", "--to", "trec", "--json")
+    assert second_result.json["lost"] == {"answers of questions": 3, "type of questions": 3}
     assert spolia("data", "convert", data, tmp_path / "copy", "--json").json["lost"] == {}
 
 
@@ -100,12 +100,12 @@ def test_gold_survives_a_re_chunking_through_eval(spolia: Spolia, data: Path, tm
 
 
 def test_gold_is_found_in_the_documents_of_another_set(spolia: Spolia, data: Path, tmp_path: Path) -> None:
-    other = tmp_path / "documents"
-    other.mkdir()
+    other_folder = tmp_path / "documents"
+    other_folder.mkdir()
     texts = "\\n\\n".join(text for _, text in PASSAGES.values())
-    (other / "corpus.jsonl").write_text(f'{{"id": "all", "text": "Before. {texts}"}}')
-    (other / "questions.jsonl").write_text("")
-    assert spolia("data", "convert", data, tmp_path / "onto", "--onto", other).code == 0
+    (other_folder / "corpus.jsonl").write_text(f'{{"id": "all", "text": "Before. {texts}"}}')
+    (other_folder / "questions.jsonl").write_text("")
+    assert spolia("data", "convert", data, tmp_path / "onto", "--onto", other_folder).code == 0
     rows = [json.loads(line) for line in (tmp_path / "onto" / "questions.jsonl").read_text().splitlines()]
     assert rows[0]["gold_ids"] == [{"document": "all", "start": 8, "quote": PASSAGES["p1"][1]}]
 
@@ -129,14 +129,14 @@ def test_what_is_wrong_is_one_line_and_code_2(spolia: Spolia, data: Path, change
 def test_what_cannot_be_written_as_a_whole_is_not_written(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     ran = spolia("data", "convert", data, tmp_path / "out", "--quotes", "--to", "beir")
     assert (ran.code, "beir names passages only" in ran.err) == (2, True)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["small"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small"]
 
 
 def test_nothing_is_written_over_and_choices_are_checked(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     assert "already exists" in spolia("data", "convert", data, data).err
     assert "No form of data sets is called 'csv'" in spolia("data", "convert", data, tmp_path / "x", "--to", "csv").err
-    both = spolia("data", "convert", data, tmp_path / "x", "--join", "title", "--onto", data)
-    assert (both.code, "Write one of the two" in both.err) == (2, True)
+    result = spolia("data", "convert", data, tmp_path / "x", "--join", "title", "--onto", data)
+    assert (result.code, "Write one of the two" in result.err) == (2, True)
     assert not (tmp_path / "x").exists()
 
 

@@ -22,14 +22,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "notes"
-    (made / "sea").mkdir(parents=True)
-    (made / "sea" / "tides.md").write_text("# Tides\n\nThe moon pulls.\n\n## Ships\n\nShips wait for it.\n")
-    (made / "salt.txt").write_text("Salt is dug in mines.")
-    (made / "copy.txt").write_text("Salt is dug in mines.")
-    (made / "blank.txt").write_text(" ")
-    (made / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
-    return made
+    new_folder = tmp_path / "notes"
+    (new_folder / "sea").mkdir(parents=True)
+    (new_folder / "sea" / "tides.md").write_text("# Tides\n\nThe moon pulls.\n\n## Ships\n\nShips wait for it.\n")
+    (new_folder / "salt.txt").write_text("Salt is dug in mines.")
+    (new_folder / "copy.txt").write_text("Salt is dug in mines.")
+    (new_folder / "blank.txt").write_text(" ")
+    (new_folder / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    return new_folder
 
 
 @pytest.fixture
@@ -48,16 +48,18 @@ def listed(spolia: Spolia, store: Path, *where: str) -> list[str]:
     conditions = [part for condition in where for part in ("--where", condition)]
     ran = spolia("docs", "list", "--store", store, "--json", *conditions)
     assert ran.code == (0 if ran.json["documents"] else 6)
-    return [one["uri"] for one in ran.json["documents"]]
+    return [document["uri"] for document in ran.json["documents"]]
 
 
 def test_all_documents_are_listed_whoever_may_read_them(spolia: Spolia, store: Path) -> None:
-    found = {one["uri"]: one for one in spolia("docs", "list", "--store", store, "--json").json["documents"]}
-    assert list(found) == ["blank.txt", "broken.pdf", "copy.txt", "salt.txt", "sea/tides.md"]
-    tides = found["sea/tides.md"]
+    documents_by_uri = {
+        document["uri"]: document for document in spolia("docs", "list", "--store", store, "--json").json["documents"]
+    }
+    assert list(documents_by_uri) == ["blank.txt", "broken.pdf", "copy.txt", "salt.txt", "sea/tides.md"]
+    tides = documents_by_uri["sea/tides.md"]
     assert (tides["title"], tides["readers"], tides["chunks"]) == ("Tides", ["ann", "bob"], 1)
-    assert found["salt.txt"]["characters"] == 21
-    assert (found["broken.pdf"]["status"], found["broken.pdf"]["chunks"]) == ("failed", None)
+    assert documents_by_uri["salt.txt"]["characters"] == 21
+    assert (documents_by_uri["broken.pdf"]["status"], documents_by_uri["broken.pdf"]["chunks"]) == ("failed", None)
     people = spolia("docs", "list", "--store", store).out
     assert "ann, bob" in people
     assert people.count("\n") == 6
@@ -126,11 +128,11 @@ def test_what_is_no_condition_is_refused(spolia: Spolia, store: Path, condition:
 
 def test_a_document_is_shown_with_metadata_report_and_nodes(spolia: Spolia, store: Path) -> None:
     spolia("groups", "build", "sentence", "--store", store)
-    found = spolia("docs", "show", "sea/tides.md", "--store", store, "--json").json
-    assert found["nodes"] == {"chunk": 1, "sentence": 4}
-    assert ["tag", "b"] in found["meta"]
-    assert found["report"]["reader"] == "markdown"
-    by_id = spolia("docs", "show", found["id"], "--store", store)
+    output = spolia("docs", "show", "sea/tides.md", "--store", store, "--json").json
+    assert output["nodes"] == {"chunk": 1, "sentence": 4}
+    assert ["tag", "b"] in output["meta"]
+    assert output["report"]["reader"] == "markdown"
+    by_id = spolia("docs", "show", output["id"], "--store", store)
     assert "meta tag" in by_id.out
     assert "ann, bob" in by_id.out
 
@@ -143,11 +145,11 @@ def test_an_unknown_document_names_what_is_near(spolia: Spolia, store: Path) -> 
 
 def test_chunks_are_shown_with_their_places(spolia: Spolia, store: Path) -> None:
     spolia("groups", "build", "sentence", "--store", store)
-    asked = ("docs", "chunks", "sea/tides.md", "--store", store, "--group", "sentence")
-    nodes = spolia(*asked, "--json").json["nodes"]
+    command = ("docs", "chunks", "sea/tides.md", "--store", store, "--group", "sentence")
+    nodes = spolia(*command, "--json").json["nodes"]
     assert [node["number"] for node in nodes] == [1, 2, 3, 4]
     assert nodes[-1]["text"] == "Ships wait for it."
-    people = spolia(*asked).out
+    people = spolia(*command).out
     assert "  4  line 7\n" in people
     assert "Ships" in people
 
@@ -162,7 +164,7 @@ def test_chunks_of_a_group_that_is_not_there_or_of_a_failed_file(spolia: Spolia,
 def test_what_was_noticed_is_reported(spolia: Spolia, store: Path) -> None:
     ran = spolia("docs", "report", "--store", store, "--json")
     assert ran.code == 5
-    noticed = {one["uri"]: one["status"] for one in ran.json["noticed"]}
+    noticed = {row["uri"]: row["status"] for row in ran.json["noticed"]}
     assert noticed == {"blank.txt": "indexed", "broken.pdf": "failed"}
     assert "blank.txt  It has no text." in spolia("docs", "report", "--store", store).out
 
@@ -186,11 +188,11 @@ def test_what_was_read_of_each_document_is_a_table(spolia: Spolia, tmp_path: Pat
     assert table["c.txt"] == ["indexed", "text", "5", "1", "cp1252"]
     assert table["e.html"] == ["indexed", "html", "7", "1", "1 pictures"]
     assert table["f.pdf"] == ["failed", "pdf"]
-    said = spolia("docs", "report", "--store", store).out
-    assert "f.pdf  is not a readable PDF" in said
-    assert "not tried again" not in said
-    shown = spolia("docs", "show", "b.pdf", "--store", store).out
-    assert "pdf, 2 pages, 1 page without text, 8 characters, 1 chunk" in shown
+    output = spolia("docs", "report", "--store", store).out
+    assert "f.pdf  is not a readable PDF" in output
+    assert "not tried again" not in output
+    shown_output = spolia("docs", "show", "b.pdf", "--store", store).out
+    assert "pdf, 2 pages, 1 page without text, 8 characters, 1 chunk" in shown_output
     listed = spolia("index", folder, "--store", store, "--no-vectors", "--report").out
     assert all(name in listed for name in ("document", "pages", "tables", "encoding", "not read"))
 
@@ -249,9 +251,11 @@ def test_the_report_as_a_page(spolia: Spolia, store: Path, tmp_path: Path) -> No
 
 def test_every_command_counts_the_same_documents(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     listed = spolia("docs", "list", "--store", store, "--json").json["documents"]
-    indexed = [one for one in listed if one["status"] == "indexed"]
+    indexed = [finding for finding in listed if finding["status"] == "indexed"]
     assert (len(listed), len(indexed)) == (5, 4)  # salt.txt and copy.txt have one text
     assert "5 documents, " in spolia("docs", "report", "--store", store).out
-    found = {one["about"]: one["text"] for one in spolia("doctor", "--store", store, "--json").json["findings"]}
-    assert re.search(r": 5 documents \(1 failed, 4 indexed\), 3 different texts, ", found["store"])
+    texts_by_about = {
+        finding["about"]: finding["text"] for finding in spolia("doctor", "--store", store, "--json").json["findings"]
+    }
+    assert re.search(r": 5 documents \(1 failed, 4 indexed\), 3 different texts, ", texts_by_about["store"])
     assert "5 documents with 3 texts, " in spolia("export", store, tmp_path / "n.zip").out

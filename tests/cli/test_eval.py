@@ -55,19 +55,19 @@ def test_the_report_has_the_agreed_form(spolia: Spolia, data: Path) -> None:
 
 @pytest.mark.slow
 def test_what_each_step_took_and_gave_is_kept_on_demand(spolia: Spolia, data: Path) -> None:
-    def shown(*options: str) -> str:
+    def shown_store(*options: str) -> str:
         ran = spolia("eval", "bm25", "--data", data, "--measures", "R@1", *options)
         assert ran.code == 0, ran.err
         store = re.search(r"--store (\S+)", ran.err)
         return store[1] if store else ""
 
-    assert shown() == ""
-    assert shown("--keep-values") == ""  # all answers are from before
-    store = shown("--keep-values", "--again")
+    assert shown_store() == ""
+    assert shown_store("--keep-values") == ""  # all answers are from before
+    store = shown_store("--keep-values", "--again")
     trace = spolia("trace", "last", "--store", store)
     assert (trace.code, "kept no values" in trace.err) == (0, False)
-    again = spolia("trace", "last", "--replay", 1, "--set", "top_k=1", "--store", store, "--json").json
-    assert len(again["output"]["Ranking"]["hits"]) == 1
+    second_output = spolia("trace", "last", "--replay", 1, "--set", "top_k=1", "--store", store, "--json").json
+    assert len(second_output["output"]["Ranking"]["hits"]) == 1
 
 
 def test_for_people_it_is_a_table(spolia: Spolia, data: Path) -> None:
@@ -170,9 +170,9 @@ def test_several_flows_are_compared_and_reported_as_files(spolia: Spolia, data: 
     assert "What makes the tide rise?" in reports[0].read_text()
     assert "step, run " in reports[0].read_text()
     assert "## Verdicts" in reports[1].read_text()
-    found = json.loads(reports[2].read_text())
-    assert [flow["flow"] for flow in found["flows"]] == ["bm25", str(tmp_path / "one.yaml")]
-    assert len(found["comparisons"]) == 1
+    found_data = json.loads(reports[2].read_text())
+    assert [flow["flow"] for flow in found_data["flows"]] == ["bm25", str(tmp_path / "one.yaml")]
+    assert len(found_data["comparisons"]) == 1
 
 
 def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia, data: Path, tmp_path: Path) -> None:
@@ -183,12 +183,13 @@ def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia,
     decided = spolia("eval", "bm25", *files, *args, "--primary", "MRR", "--against", "bm25")
     assert decided.code == 0, decided.err
     report = (tmp_path / "report.md").read_text()
-    for shown in (decided.out, report):
+    for output in (decided.out, report):
         assert (
-            "for 2 comparisons. A difference that is not shown may still exist. Other numbers were not tested." in shown
+            "for 2 comparisons. A difference that is not shown may still exist. Other numbers were not tested."
+            in output
         )
-        assert "against bm25" in shown
-        assert "no difference shown between" not in shown
+        assert "against bm25" in output
+        assert "no difference shown between" not in output
     assert report.count("| MRR |") == 2 + 1  # two verdicts, and a row of the scores
     assert "Unknown primary measure: 'MAP'" in spolia("eval", "bm25", *files, *args, "--primary", "MAP").err
     assert "Unknown flow to compare against: 'dense'" in spolia("eval", "bm25", *files, *args, "--against", "dense").err
@@ -204,15 +205,15 @@ def test_a_step_that_never_worked_stops_with_code_5(spolia: Spolia, data: Path, 
     flow = tmp_path / "reranked.yaml"
     flow.write_text("- BM25: {group: {use: chunks}}\n- RankGPT: {llm: {use: llm}}\n")
     with OpenAIServer(ServedReply(status=400)) as server:
-        asked = ("bm25", flow, "--data", data, "--llm", server.url, "--model", "m", "--measures", "R@1")
-        ran = spolia("eval", *asked, "--json")
+        options = ("bm25", flow, "--data", data, "--llm", server.url, "--model", "m", "--measures", "R@1")
+        ran = spolia("eval", *options, "--json")
         assert (ran.code, ran.json["never_worked"], ran.json["error"]["kind"]) == (5, ["RankGPT"], "NeverWorked")
         assert list(ran.json["degraded"]["RankGPT"].values()) == [5]
-        assert "RankGPT (5 of 5 calls)" in spolia("eval", *asked).err
-        as_it_is = spolia("eval", *asked, "--degraded", "ok", "--json")
+        assert "RankGPT (5 of 5 calls)" in spolia("eval", *options).err
+        as_it_is = spolia("eval", *options, "--degraded", "ok", "--json")
         assert (as_it_is.code, as_it_is.json["flows"][1]["never_worked"]) == (0, ["RankGPT"])
         assert "RankGPT of" in as_it_is.json["comparisons"][0]["verdict"]
-        page = spolia("eval", *asked, "--degraded", "ok").out
+        page = spolia("eval", *options, "--degraded", "ok").out
         assert "RankGPT, which never worked" in page
         gate = ("--data", data, "--llm", server.url, "--model", "m", "--baseline", tmp_path / "b.json")
         assert spolia("gate", flow, *gate, "--write", "--measures", "R@1").code == 5
@@ -234,10 +235,10 @@ def test_gate_and_eval_agree_where_a_step_failed_on_the_few_calls_there_were(
     flow.write_text("- BM25: {group: {use: chunks}}\n- RankGPT: {llm: {use: llm}}\n")
     baseline = tmp_path / "b.json"
     with OpenAIServer(ServedReply(status=400)) as server:
-        asked = ("--data", data, "--llm", server.url, "--model", "m")
-        evaluated = spolia("eval", flow, *asked, "--measures", "R@1", "--json")
+        options = ("--data", data, "--llm", server.url, "--model", "m")
+        evaluated = spolia("eval", flow, *options, "--measures", "R@1", "--json")
         assert (evaluated.code, evaluated.json["never_worked"]) == (5, ["RankGPT"])
-        gate = ("gate", flow, *asked, "--baseline", baseline)
+        gate = ("gate", flow, *options, "--baseline", baseline)
         refused = spolia(*gate, "--write", "--measures", "R@1", "--json")
         assert (refused.code, refused.json["never_worked"], baseline.exists()) == (5, ["RankGPT"], False)
         assert spolia(*gate, "--write", "--measures", "R@1", "--degraded", "ok").code == 0
@@ -246,8 +247,8 @@ def test_gate_and_eval_agree_where_a_step_failed_on_the_few_calls_there_were(
         assert "does not pass on questions, 4 questions: RankGPT never worked" in ran.out.replace(
             data.name, "questions"
         )
-        found = spolia(*gate, "--json").json
-        assert (found["passed"], found["never_worked"]) == (False, ["RankGPT"])
+        output = spolia(*gate, "--json").json
+        assert (output["passed"], output["never_worked"]) == (False, ["RankGPT"])
         assert spolia(*gate, "--degraded", "ok").code == 0
 
 
@@ -256,9 +257,9 @@ def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path,
     (tmp_path / "ten.yaml").write_text("BM25: {group: {use: chunks}, top_k: 10}")
     questions = (data / "questions.jsonl").read_text()
     (data / "questions.jsonl").write_text(questions.replace("{", '{"answers": ["the moon"], ', 1))
-    one, ten = tmp_path / "one.yaml", tmp_path / "ten.yaml"
-    report = spolia("eval", "bm25", one, ten, "--data", data, "--json").json
-    assert [flow["flow"] for flow in report["flows"]] == [f"bm25 = {ten}", str(one)]
+    file, ten = tmp_path / "one.yaml", tmp_path / "ten.yaml"
+    report = spolia("eval", "bm25", file, ten, "--data", data, "--json").json
+    assert [flow["flow"] for flow in report["flows"]] == [f"bm25 = {ten}", str(file)]
     assert report["comparisons"][0]["verdict"].startswith("no difference shown")
     assert [flow["measures"]["F1"]["mean"] is None for flow in report["flows"]] == [True, False]
 
@@ -267,29 +268,29 @@ def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path,
 def test_what_was_asked_is_not_asked_again(spolia: Spolia, data: Path) -> None:
     first = spolia("eval", "bm25", "--data", data, "--json").json
     assert spolia("eval", "bm25", "--data", data, "--json").json == first
-    again = spolia("eval", "bm25", "--data", data, "--again", "--json").json
-    assert again["measures"] == first["measures"]
-    assert again["latency"] != first["latency"]
+    second_output = spolia("eval", "bm25", "--data", data, "--again", "--json").json
+    assert second_output["measures"] == first["measures"]
+    assert second_output["latency"] != first["latency"]
 
 
 @pytest.mark.slow
 def test_it_is_said_what_was_kept(spolia: Spolia, data: Path) -> None:
-    asked = ("eval", "bm25", "--data", data, "--save", data / "kept")
-    assert "kept from before" not in spolia(*asked).err
-    assert "3 answers kept from before, nothing was asked; --again asks all again." in spolia(*asked).err
-    assert "kept from before" not in spolia(*asked, "--again").err
+    command = ("eval", "bm25", "--data", data, "--save", data / "kept")
+    assert "kept from before" not in spolia(*command).err
+    assert "3 answers kept from before, nothing was asked; --again asks all again." in spolia(*command).err
+    assert "kept from before" not in spolia(*command, "--again").err
     with (data / "questions.jsonl").open("a") as questions:
         questions.write('\n{"id": "new", "question": "Where is salt dug?", "gold_ids": ["p2"]}')
-    assert "3 answers kept from before, 1 asked now; --again asks all again." in spolia(*asked).err
+    assert "3 answers kept from before, 1 asked now; --again asks all again." in spolia(*command).err
 
 
 def test_an_empty_set_and_an_empty_part_are_said_to_be_empty(spolia: Spolia, data: Path) -> None:
     rows = [{"id": "t3", "question": "Where is salt dug?", "gold_ids": ["p2"]}]
     part = part_of("t3")
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    other = next(one for one in ("tune", "select", "report") if one != part)
-    ran = spolia("eval", "bm25", "--data", data, "--split", other)
-    assert (ran.code, f"has no questions of the part {other}, and 1 of others. Name another one." in ran.err) == (
+    other_text = next(text for text in ("tune", "select", "report") if text != part)
+    ran = spolia("eval", "bm25", "--data", data, "--split", other_text)
+    assert (ran.code, f"has no questions of the part {other_text}, and 1 of others. Name another one." in ran.err) == (
         2,
         True,
     )
@@ -301,11 +302,11 @@ def test_an_empty_set_and_an_empty_part_are_said_to_be_empty(spolia: Spolia, dat
 def test_in_a_narrow_terminal_no_heading_of_the_times_is_cut(
     spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ("eval", "bm25", "--data", data, "--measures", "R@1")
-    assert re.search(r"p50 +p95 +set-up", spolia(*asked).out)
+    command = ("eval", "bm25", "--data", data, "--measures", "R@1")
+    assert re.search(r"p50 +p95 +set-up", spolia(*command).out)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
-    lines = [line.split("  ")[0] for line in spolia(*asked).out.splitlines()]
+    lines = [line.split("  ")[0] for line in spolia(*command).out.splitlines()]
     for heading in ("p50", "p95", "set-up", "at once", "calls", "tokens", "embedded", "USD", "judges' USD", "failed"):
         assert heading in lines
 
@@ -318,12 +319,12 @@ def test_again_takes_nothing_from_the_cache_so_that_it_is_timed(spolia: Spolia, 
         json.loads(line) | {"answers": ["the moon"]} for line in (data / "questions.jsonl").read_text().splitlines()
     ]
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked = ("eval", flow, "--data", data, "--json", "--measures")
-    assert spolia(*asked, "F1").json["latency"]["cached"] == 0
-    cached = spolia(*asked, "F1,EM", "--save", tmp_path / "other").json["latency"]["cached"]
+    command = ("eval", flow, "--data", data, "--json", "--measures")
+    assert spolia(*command, "F1").json["latency"]["cached"] == 0
+    cached = spolia(*command, "F1,EM", "--save", tmp_path / "other").json["latency"]["cached"]
     assert cached == 2  # of three, the first is told apart as set-up
-    again = spolia(*asked, "F1,EM", "--again").json["latency"]
-    assert (again["cached"], again["n"]) == (0, 2)
+    second_latency = spolia(*command, "F1,EM", "--again").json["latency"]
+    assert (second_latency["cached"], second_latency["n"]) == (0, 2)
 
 
 @pytest.mark.slow
@@ -338,14 +339,14 @@ def test_where_answers_go_to_be_judged_is_said(
     ]
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with OpenAIServer(ServedReply("yes")) as server:
-        asked = ("eval", flow, "--data", data, "--llm", server.url, "--model", "judge", "--measures")
-        ran = spolia(*asked, "Correctness")
+        command = ("eval", flow, "--data", data, "--llm", server.url, "--model", "judge", "--measures")
+        ran = spolia(*command, "Correctness")
         assert server.requests
         goes = (
             f"To be judged, questions, answers and passages go to {server.url} (judge), with the key in OPENAI_API_KEY."
         )
         assert (ran.code, goes in ran.err, "is not asked" in ran.err) == (0, True, False)
-        assert "judge is not asked: no flow and no measure uses it." in spolia(*asked, "F1").err
+        assert "judge is not asked: no flow and no measure uses it." in spolia(*command, "F1").err
 
 
 @pytest.mark.slow
@@ -366,9 +367,9 @@ def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkey
         corpus.write('\n{"id": "more", "text": "Salt is also dug elsewhere."}')
     monkeypatch.setenv("SPOLIA_CACHE", str(data / "another machine"))
     assert spolia("eval", "bm25", "--data", data).code == 2
-    told = spolia("eval", "bm25", "--data", data, "--overlap", "--json")
-    assert told.json["tuned_on"] == tuned["n"]
-    assert "were used to tune" in told.err
+    result = spolia("eval", "bm25", "--data", data, "--overlap", "--json")
+    assert result.json["tuned_on"] == tuned["n"]
+    assert "were used to tune" in result.err
     report = spolia("eval", "bm25", "--data", data, "--split", "report", "--json").json
     assert (report["tuned_on"], report["looked_at_before"]) == (0, 0)
     assert (
@@ -392,8 +393,8 @@ def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
     assert spolia("eval", five, six, "--data", data, "--save", tmp_path / "a.experiment").code == 0
     refused = spolia("eval", five, "--data", data, "--split", "report")
     assert (refused.code, "choose a flow" in refused.err) == (2, True)
-    told = spolia("eval", five, "--data", data, "--split", "report", "--overlap", "--json").json
-    assert (told["tuned_on"], told["looked_at_before"]) == (told["n"], 1)
+    output = spolia("eval", five, "--data", data, "--split", "report", "--overlap", "--json").json
+    assert (output["tuned_on"], output["looked_at_before"]) == (output["n"], 1)
     assert spolia("eval", five, "--data", data, "--split", "tune").code == 0
     assert f"were used to tune or choose a flow ({five}; the first: " in spolia("eval", five, seven, "--data", data).err
     assert "were used to tune" not in spolia("eval", seven, "--data", data).err
@@ -401,10 +402,10 @@ def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
 
 @pytest.mark.slow
 def test_a_measure_is_added_to_a_kept_experiment(spolia: Spolia, data: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "mine.experiment"
-    assert spolia("eval", "bm25", "--data", data, "--save", kept).code == 0
-    assert spolia("eval", "bm25", "--data", data, "--save", kept).code == 0
-    ran = spolia("eval", "bm25", "--data", data, "--save", kept, "--measures", "MRR")
+    file = tmp_path / "mine.experiment"
+    assert spolia("eval", "bm25", "--data", data, "--save", file).code == 0
+    assert spolia("eval", "bm25", "--data", data, "--save", file).code == 0
+    ran = spolia("eval", "bm25", "--data", data, "--save", file, "--measures", "MRR")
     assert "3 answers kept from before, nothing was asked" in ran.err
     assert "MRR" in ran.out
 
@@ -429,8 +430,8 @@ def test_what_cannot_be_reported_is_said_before_anything_is_asked(
 
 
 def test_help_names_all_measures_that_the_command_can_take() -> None:
-    named = set(re.findall(r"[\w@-]+", WHAT.partition(". ")[2]))
-    assert set(CLASSES) - {"BERTScore"} <= named  # which needs an embedder of tokens, and no name can give one
+    matches = set(re.findall(r"[\w@-]+", WHAT.partition(". ")[2]))
+    assert set(CLASSES) - {"BERTScore"} <= matches  # which needs an embedder of tokens, and no name can give one
 
 
 @pytest.mark.slow
@@ -464,7 +465,7 @@ def test_quotes_that_a_shell_takes_away_are_not_missed_and_a_name_becomes_a_file
     ran = spolia("eval", "bm25", "--data", data, "--measures", measures, "--save", tmp_path / "mine", "--json")
     assert list(ran.json["measures"]) == ['nDCG@5(rule="exponential")', "MRR"]
     assert (tmp_path / "mine.experiment").is_file()
-    assert [one["flow"] for one in ran.json["flows"]] == ["bm25"]
+    assert [flow["flow"] for flow in ran.json["flows"]] == ["bm25"]
 
 
 def test_a_look_is_said_when_it_is_taken_and_takes_only_what_it_asked(spolia: Spolia, data: Path) -> None:

@@ -26,8 +26,8 @@ def test_a_store_goes_through_a_file(spolia: Spolia, store: Path, tmp_path: Path
     back = spolia("import", tmp_path / "n.zip", tmp_path / "m.spolia")
     assert back.code == 0
     assert "1 document with 1 text, 1 node of 'chunk', 0 vectors" in back.out
-    asked = ("search", "Kalundborg", "--json", "--store")
-    hits = [spolia(*asked, tmp_path / name).json["hits"] for name in ("n.spolia", "m.spolia")]
+    command = ("search", "Kalundborg", "--json", "--store")
+    hits = [spolia(*command, tmp_path / name).json["hits"] for name in ("n.spolia", "m.spolia")]
     assert hits[0] == hits[1] != []
     assert spolia("index", tmp_path / "notes", "--store", tmp_path / "m.spolia", "--json").json["unchanged"] == 1
 

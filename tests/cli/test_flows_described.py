@@ -35,13 +35,13 @@ def test_every_built_in_flow_has_no_problem(spolia: Spolia, flow: str) -> None:
 
 
 def test_a_flow_can_be_shown_written_changed_and_shown_again(spolia: Spolia, tmp_path: Path) -> None:
-    shown = spolia("show", "hybrid", "--json").json
-    assert shown["tree"].startswith("Then: Query → Ranking")
-    assert shown["mermaid"].startswith("flowchart")
+    output = spolia("show", "hybrid", "--json").json
+    assert output["tree"].startswith("Then: Query → Ranking")
+    assert output["mermaid"].startswith("flowchart")
     file = tmp_path / "mine.yaml"
     file.write_text(spolia("show", "hybrid", "--yaml").out.replace("top_k: 100", "top_k: 7"))
     assert "top_k=7" in spolia("show", file).out
-    assert spolia("show", "hybrid", "--mermaid").out.strip() == shown["mermaid"].strip()
+    assert spolia("show", "hybrid", "--mermaid").out.strip() == output["mermaid"].strip()
 
 
 def test_problems_are_listed_and_decide_the_exit_code(spolia: Spolia, tmp_path: Path) -> None:

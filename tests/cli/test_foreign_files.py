@@ -21,12 +21,12 @@ VARIABLE, SECRET = "THEIR_KEY", "secret-4711"
 TEXT = "The moon causes the tide. Salt is in the sea."
 
 
-def commands(group: Any = COMMANDS, *above: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(group: Any = COMMANDS, *upper_texts: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from commands(command, *above, name)
+            yield from commands(command, *upper_texts, name)
         else:
-            yield (*above, name), command
+            yield (*upper_texts, name), command
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Place:
 
     @property
     def arrived(self) -> list[str]:
-        return [*self.database.passwords, *(one.headers.get("authorization", "") for one in self.web.requests)]
+        return [*self.database.passwords, *(request.headers.get("authorization", "") for request in self.web.requests)]
 
 
 def profile(at: Place) -> dict[str, object]:
@@ -92,8 +92,8 @@ def flow_with_a_model(at: Place) -> dict[str, object]:
 
 
 def flow_with_a_group(at: Place) -> dict[str, object]:
-    made = f"{{Summary: {{llm: {{ChatModel: {{model: m, base_url: '{at.web.url}', api_key_env: ''}}}}}}}}"
-    group = f"{{corpus: {{use: corpus}}, name: short, definition: {{transform: {made}, parent: chunk}}}}"
+    text = f"{{Summary: {{llm: {{ChatModel: {{model: m, base_url: '{at.web.url}', api_key_env: ''}}}}}}}}"
+    group = f"{{corpus: {{use: corpus}}, name: short, definition: {{transform: {text}, parent: chunk}}}}"
     return dict.fromkeys(("flow", "flows", "space", "what"), at.file("f.yaml", f"BM25: {{group: {group}}}\n"))
 
 
@@ -130,8 +130,8 @@ def baseline(at: Place) -> dict[str, object]:
 def card(at: Place) -> dict[str, object]:
     folder = at.folder / "trained"
     folder.mkdir(exist_ok=True)
-    named = {"base_url": at.web.url, "api_key_env": VARIABLE, "store": at.address()}
-    (folder / "card.json").write_text(json.dumps({"part": "reranker", "sha256": "0" * 64, **named}))
+    fields = {"base_url": at.web.url, "api_key_env": VARIABLE, "store": at.address()}
+    (folder / "card.json").write_text(json.dumps({"part": "reranker", "sha256": "0" * 64, **fields}))
     (folder / "flow.yaml").write_text(f"BM25: {{group: {{corpus: {{path: '{at.address()}'}}, name: chunk}}}}\n")
     return dict.fromkeys(("embedder", "reranker", "ranker", "base", "llm"), folder)
 
@@ -139,9 +139,9 @@ def card(at: Place) -> dict[str, object]:
 def study(at: Place) -> dict[str, object]:
     folder = at.folder / "study"
     folder.mkdir(exist_ok=True)
-    named = {"store": at.address(), "llm": at.web.url, "api_key_env": VARIABLE}
+    fields = {"store": at.address(), "llm": at.web.url, "api_key_env": VARIABLE}
     for name in ("study.json", "result.json", "finished.json", "pilot.json"):
-        (folder / name).write_text(json.dumps({**named, "options": named, "finalists": [], "reads": []}))
+        (folder / name).write_text(json.dumps({**fields, "options": fields, "finalists": [], "reads": []}))
     (folder / "space.yaml").write_text(f"BM25: {{group: {{corpus: {{path: '{at.address()}'}}, name: chunk}}}}\n")
     return {"warm": folder, "out": folder, "save": folder / "study.json"}
 
@@ -219,8 +219,8 @@ def noun(param: click.Parameter) -> str:
 
 def test_every_option_that_names_a_file_is_tried_with_a_foreign_one_or_says_why_not(place: Place) -> None:
     tried = {name for kind in KINDS for name in kind(place)} | OWN.keys()
-    named = {param.name for _, command in commands() for param in command.params if noun(param) in NAMING}
-    assert sorted(named - tried) == []
+    names = {param.name for _, command in commands() for param in command.params if noun(param) in NAMING}
+    assert sorted(names - tried) == []
 
 
 @pytest.fixture
@@ -234,19 +234,21 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spolia: Spolia, texts
     monkeypatch.chdir(folder)
     with OpenAIServer() as web, PostgresListener() as database:
         stores = tmp_path / "own.spolia", tmp_path / "their.spolia"
-        at = Place(folder, web, database, *stores, texts, questions_on(tmp_path / "data"))
-        assert spolia("index", texts, "--store", at.store, "--no-vectors").code == 0
+        foreign_place = Place(folder, web, database, *stores, texts, questions_on(tmp_path / "data"))
+        assert spolia("index", texts, "--store", foreign_place.store, "--no-vectors").code == 0
         allowed = ("--allow-env", VARIABLE)
         server = ("--embedder", web.url, "--embed-model", "m", "--profile-file", "own.toml")
-        at.file("own.toml", f'[embedder]\nurl = "{web.url}"\nmodel = "m"\napi_key_env = "{VARIABLE}"\n')
-        assert spolia("index", texts, "--store", at.theirs, *server).code == 0
-        asked = flow_with_a_model(at)["flow"]
-        assert spolia("ask", "tides?", "--store", at.theirs, "--flow", asked, "--keep-values", *allowed).code in (0, 6)
-        assert spolia("export", at.theirs, at.theirs.with_suffix(".zip")).code == 0
+        foreign_place.file("own.toml", f'[embedder]\nurl = "{web.url}"\nmodel = "m"\napi_key_env = "{VARIABLE}"\n')
+        assert spolia("index", texts, "--store", foreign_place.theirs, *server).code == 0
+        flow = flow_with_a_model(foreign_place)["flow"]
+        assert spolia(
+            "ask", "tides?", "--store", foreign_place.theirs, "--flow", flow, "--keep-values", *allowed
+        ).code in (0, 6)
+        assert spolia("export", foreign_place.theirs, foreign_place.theirs.with_suffix(".zip")).code == 0
         for name in ("own.toml", "f.yaml"):
             (folder / name).unlink()
         web.requests.clear()
-        yield at
+        yield foreign_place
 
 
 def questions_on(folder: Path) -> Path:
@@ -254,8 +256,13 @@ def questions_on(folder: Path) -> Path:
     folder.mkdir()
     (folder / "corpus.jsonl").write_text(json.dumps({"id": "tides.txt", "title": "", "text": TEXT}))
     rows = [
-        {"id": f"q{at}", "question": f"What causes tide {at}?", "gold_ids": ["tides.txt"], "answers": ["the moon"]}
-        for at in range(12)
+        {
+            "id": f"q{index}",
+            "question": f"What causes tide {index}?",
+            "gold_ids": ["tides.txt"],
+            "answers": ["the moon"],
+        }
+        for index in range(12)
     ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return folder
@@ -268,31 +275,31 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def words(name: tuple[str, ...], command: Any, at: Place, given: dict[str, object]) -> list[object]:
+def words(name: tuple[str, ...], command: Any, foreign_place: Place, inputs: dict[str, object]) -> list[object]:
     """A command line with these values, and with values of the caller's own where a command needs or wants some."""
-    new, search = at.folder / "new", "dense" if given.get("store") == at.theirs else "bm25"
+    new, search = foreign_place.folder / "new", "dense" if inputs.get("store") == foreign_place.theirs else "bm25"
     usual: dict[str, object] = {
         "QUESTION": "What causes the tide?", "FLOW": search, "SPACE": "bm25", "WHAT": "naive",
-        "DATA": at.data, "LABELS": at.data / "questions.jsonl", "SOURCE": at.folder, "STORE": at.store,
+        "DATA": foreign_place.data, "LABELS": foreign_place.data / "questions.jsonl", "SOURCE": foreign_place.folder, "STORE": foreign_place.store,
         "DIR": new, "FILE": new, "PROJECT": new, "FOLDER": new, "TARGET": new, "URI": "tides.txt", "LIST": "EM",
         "NAME": {"add": "short", "drop": "short"}.get(name[-1], "chunk"), "KIND": "reward",
         "PART": "reader",
     }  # fmt: skip
-    wanted = {"store": at.store, "question": "What causes the tide?", "host": "256.0.0.1",
-              "wait": 0, "sources": at.texts, "data": at.data, "retriever": search,
+    values_by_name = {"store": foreign_place.store, "question": "What causes the tide?", "host": "256.0.0.1",
+              "wait": 0, "sources": foreign_place.texts, "data": foreign_place.data, "retriever": search,
               "budget_calls": 3}  # fmt: skip
-    found: list[object] = []
+    result: list[object] = []
     for param in command.params:
-        if param.name in given and (given[param.name] is None or noun(param) not in NAMING | {"RUN", "STEP"}):
+        if param.name in inputs and (inputs[param.name] is None or noun(param) not in NAMING | {"RUN", "STEP"}):
             continue
         is_option = isinstance(param, click.Option)
         is_wanted = param.required or (
-            param.name == "flow" and name in ((("gate",), ("promote",))) and "baseline" not in given
+            param.name == "flow" and name in ((("gate",), ("promote",))) and "baseline" not in inputs
         )
-        value = given.get(param.name, wanted.get(param.name, usual[noun(param)] if is_wanted else None))
+        value = inputs.get(param.name, values_by_name.get(param.name, usual[noun(param)] if is_wanted else None))
         if value is not None:
-            found += [param.opts[0], value] if is_option else [value]
-    return [*name, *found, *MORE.get(name, ())]
+            result += [param.opts[0], value] if is_option else [value]
+    return [*name, *result, *MORE.get(name, ())]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -301,23 +308,23 @@ def test_no_command_sends_what_a_foreign_file_names(
 ) -> None:
     if "without_a_variable" in kind.__name__:  # the database's library reads its own
         monkeypatch.setenv("PGPASSWORD", SECRET)
-    given = kind(place)
+    file = kind(place)
     reading = [
         (name, command)
         for name, command in commands()
         if {param.name for param in command.params}
-        & (given.keys() if "profile" not in kind.__name__ else {"profile_file"})
+        & (file.keys() if "profile" not in kind.__name__ else {"profile_file"})
     ]
     assert reading
-    sent = {}
+    payload = {}
     for name, command in reading:
-        spolia(*words(name, command, place, given))
+        spolia(*words(name, command, place, file))
         if place.arrived or place.database.connections:
-            sent[" ".join(name)] = place.arrived
+            payload[" ".join(name)] = place.arrived
         place.clear()
-    assert sent == {}
+    assert payload == {}
     if KINDS[kind]:
         monkeypatch.setenv("SPOLIA_ALLOW_ENV", f"{VARIABLE},PGPASSWORD,PGSERVICE")
         for name, command in reading:
-            spolia(*words(name, command, place, given))
-        assert any(SECRET in one for one in place.arrived)
+            spolia(*words(name, command, place, file))
+        assert any(SECRET in item for item in place.arrived)

@@ -47,9 +47,9 @@ CHECK = ("gate", "--baseline", "baseline.json")
 
 @pytest.mark.slow
 def test_what_was_written_passes_without_anything_said_again(spolia: Spolia, data: Path) -> None:
-    written = spolia(*WRITE)
-    assert (written.code, written.err) == (0, "")
-    assert written.out == "baseline.json: flow.yaml on questions, 30 questions\n"
+    result = spolia(*WRITE)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "baseline.json: flow.yaml on questions, 30 questions\n"
     ran = spolia(*CHECK)
     assert ran.code == 0
     assert ran.out.startswith("flow.yaml passes on questions, 30 questions: no measure may drop beyond its tolerance.")
@@ -62,9 +62,9 @@ def test_a_gate_keeps_what_each_step_took_and_gave_on_demand(spolia: Spolia, dat
     (data.parent / "flow.yaml").write_text("BM25: {group: {use: chunks}, top_k: 3}")
     assert "--store" not in spolia(*CHECK).err
     (data.parent / "flow.yaml").write_text("BM25: {group: {use: chunks}, top_k: 4}")
-    kept = re.search(r"--store (\S+)", spolia(*CHECK, "--keep-values").err)
-    assert kept is not None
-    trace = spolia("trace", "last", "--store", kept[1], "--json").json
+    match = re.search(r"--store (\S+)", spolia(*CHECK, "--keep-values").err)
+    assert match is not None
+    trace = spolia("trace", "last", "--store", match[1], "--json").json
     assert trace["spans"][0]["input"]["Query"]["text"]
 
 
@@ -79,8 +79,8 @@ def test_a_worse_flow_is_code_1_and_says_where_and_why(spolia: Spolia, data: Pat
     assert "because the flow finds other passages, or the same in another order" in ran.out
     assert "gold p0: rank 1 then, not found now" in ran.out
     assert (tmp_path / "gate.md").read_text().startswith("## Does not pass: flow.yaml\n")
-    found = json.loads((tmp_path / "gate.json").read_text())
-    assert (found["passed"], found["causes"]) == (False, {"ranking": 30})
+    found_data = json.loads((tmp_path / "gate.json").read_text())
+    assert (found_data["passed"], found_data["causes"]) == (False, {"ranking": 30})
     assert spolia(*CHECK, "--json").json["passed"] is False
 
 
@@ -130,8 +130,8 @@ def test_what_is_no_baseline_is_written_anew(spolia: Spolia, data: Path, tmp_pat
     assert spolia(*WRITE).code == 0
     assert spolia(*CHECK).code == 0
     (tmp_path / "flow.yaml").write_text("BM25: {group: {use: chunks}, top_k: 3}")
-    again = spolia(*CHECK, "--write", "--json").json  # of the same flow, data and measures
-    assert again == {"written": "baseline.json", "flow": "flow.yaml", "data": "questions", "n": 30}
+    second_output = spolia(*CHECK, "--write", "--json").json  # of the same flow, data and measures
+    assert second_output == {"written": "baseline.json", "flow": "flow.yaml", "data": "questions", "n": 30}
     assert spolia(*CHECK).code == 0
 
 
@@ -243,10 +243,10 @@ def test_what_decides_and_what_is_known_is_kept_and_paths_are_from_the_baseline(
     check = ("gate", "--baseline", "../ci/baseline.json")
     assert spolia(*check).code == 0
     assert spolia(*check, "--tolerance", "0.01").code == 1
-    again = spolia(*check, "--write", "--rule", "worse", "--json")
-    assert again.code == 0, again.err
-    kept = json.loads((tmp_path / "ci" / "baseline.json").read_text())["command"]
-    assert (kept["tolerance"], kept["rule"], kept["flow"]) == (["R@1=0.3", "MRR=0.3"], "worse", "../flow.yaml")
+    second_result = spolia(*check, "--write", "--rule", "worse", "--json")
+    assert second_result.code == 0, second_result.err
+    command = json.loads((tmp_path / "ci" / "baseline.json").read_text())["command"]
+    assert (command["tolerance"], command["rule"], command["flow"]) == (["R@1=0.3", "MRR=0.3"], "worse", "../flow.yaml")
 
 
 def test_what_cannot_decide_is_not_written(spolia: Spolia, data: Path, tmp_path: Path) -> None:
@@ -302,11 +302,11 @@ def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Pa
 @pytest.mark.slow
 def test_an_order_of_passages_changes_nothing(spolia: Spolia, data: Path) -> None:
     """Several passages score the same for each question, and one of them is gold."""
-    asked = [
+    request = [
         {"id": f"q{n}", "question": f"Which {TOPICS[n % 12]} do visitors like best?", "gold_ids": [f"p{n}"]}
         for n in range(30)
     ]
-    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
     spolia(*WRITE, "--measures", "R@1,MRR")
     lines = (data / "corpus.jsonl").read_text().splitlines()
     (data / "corpus.jsonl").write_text("\n".join(lines[::-1]))
@@ -321,7 +321,7 @@ def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, da
     files.mkdir()
     for n in range(30):
         (files / f"{n}.txt").write_text(text(n))
-    asked = [
+    request = [
         {
             "id": f"q{n}",
             "question": question(n),
@@ -330,7 +330,7 @@ def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, da
         for n in range(30)
     ]
     (data / "corpus.jsonl").unlink()
-    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
     keeping = ("index", "notes", "--store", "n.spolia", "--no-vectors")
     assert spolia(*keeping).code == 0
     assert spolia(*WRITE, "--store", "n.spolia", "--measures", "R@5,MRR").code == 0

@@ -36,10 +36,10 @@ def test_groups_are_drawn_as_a_tree(spolia: Spolia, store: Path, tmp_path: Path)
     assert "document  the whole documents\n└── chunk  2 nodes" in ran.out
     assert "    └── small  5 nodes  Sentences(" in ran.out
     assert "fine" in ran.err
-    found = spolia("groups", "list", "--store", store, "--json").json
-    assert found["groups"]["small"]["parent"] == "chunk"
-    assert "sentence" in found["unbuilt"]
-    assert "small" not in found["unbuilt"]
+    output = spolia("groups", "list", "--store", store, "--json").json
+    assert output["groups"]["small"]["parent"] == "chunk"
+    assert "sentence" in output["unbuilt"]
+    assert "small" not in output["unbuilt"]
 
 
 @pytest.mark.slow
@@ -135,10 +135,10 @@ def test_a_group_is_dropped_after_those_below_it(spolia: Spolia, store: Path, tm
 def test_what_is_shown_can_be_added_again(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("transform:\n  SlidingWindow: {size: 8, overlap: 2}\nparent: page\n")
     spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
-    shown = spolia("groups", "show", "small", "--store", store).out
-    (tmp_path / "h.yaml").write_text(shown)
-    again = spolia("groups", "add", "small", "--from", tmp_path / "h.yaml", "--store", store, "--json")
-    assert (again.code, again.json["built"]) == (0, [])
+    output = spolia("groups", "show", "small", "--store", store).out
+    (tmp_path / "h.yaml").write_text(output)
+    second_result = spolia("groups", "add", "small", "--from", tmp_path / "h.yaml", "--store", store, "--json")
+    assert (second_result.code, second_result.json["built"]) == (0, [])
 
 
 @pytest.mark.slow
@@ -169,11 +169,11 @@ def test_another_definition_needs_to_be_meant(spolia: Spolia, store: Path, tmp_p
     (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: page}")
     (tmp_path / "h.yaml").write_text("{transform: {SlidingWindow: {size: 8, overlap: 0}}, parent: page}")
     spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
-    asked = ("groups", "add", "small", "--from", tmp_path / "h.yaml", "--store", store, "--json")
-    refused = spolia(*asked)
+    command = ("groups", "add", "small", "--from", tmp_path / "h.yaml", "--store", store, "--json")
+    refused = spolia(*command)
     assert (refused.code, refused.json["error"]["kind"]) == (3, "ManifestMismatch")
     assert refused.json["error"]["message"].endswith("the same command with --rebuild.")
-    assert spolia(*asked, "--rebuild").json["built"] == ["small"]
+    assert spolia(*command, "--rebuild").json["built"] == ["small"]
 
 
 @pytest.mark.slow
@@ -226,21 +226,21 @@ def test_where_texts_go_is_said_of_groups_that_the_store_holds(
         assert spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store, *options).code == 0
         (tmp_path / "notes" / "krill.txt").write_text("Krill glows.")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
-        said = f"Questions and passages go to {server.url} (m), with the key in OPENAI_API_KEY."
-        where = ("--store", store)
-        before = len(server.requests)
-        refused = spolia("sync", tmp_path / "notes", *where, "--no-vectors")
-        assert (refused.code, len(server.requests)) == (3, before)
+        message = f"Questions and passages go to {server.url} (m), with the key in OPENAI_API_KEY."
+        store_options = ("--store", store)
+        previous_count = len(server.requests)
+        refused = spolia("sync", tmp_path / "notes", *store_options, "--no-vectors")
+        assert (refused.code, len(server.requests)) == (3, previous_count)
         assert "Group 'short' of the store: ChatModel reads the environment variable OPENAI_API_KEY" in refused.err
         assert "--allow-env OPENAI_API_KEY" in refused.err
         allowed = ("--allow-env", "OPENAI_API_KEY")
         for command in ("plan", "sync", "index"):
-            ran = spolia(command, tmp_path / "notes", *where, "--no-vectors", *allowed)
-            assert (ran.code, said in ran.err) == (0, True), ran.err
+            ran = spolia(command, tmp_path / "notes", *store_options, "--no-vectors", *allowed)
+            assert (ran.code, message in ran.err) == (0, True), ran.err
         for names in (("short",), ("short", "--rebuild")):
-            assert said in spolia("groups", "build", *names, *where, *allowed).err
-        assert said not in spolia("groups", "build", "page", *where).err
-        assert "go to" not in spolia("docs", "list", *where).err
+            assert message in spolia("groups", "build", *names, *store_options, *allowed).err
+        assert message not in spolia("groups", "build", "page", *store_options).err
+        assert "go to" not in spolia("docs", "list", *store_options).err
 
 
 @pytest.mark.slow
@@ -266,14 +266,14 @@ def test_where_texts_go_is_said_of_embedders_too(spolia: Spolia, store: Path, tm
             "near:\n  transform: Sentences\n  embeddings:\n"
             f"  - embedder: {{EmbeddingModel: {{model: e, base_url: '{server.url}', dimension: 8}}}}\n"
         )
-        said = f"go to {server.url} (e)"
-        how = ("--store", store, "--no-vectors")
-        ran = spolia("sync", tmp_path / "notes", *how, "--groups", tmp_path / "g.yaml")
-        assert (ran.code, said in ran.err) == (0, True), ran.err
+        message = f"go to {server.url} (e)"
+        options = ("--store", store, "--no-vectors")
+        ran = spolia("sync", tmp_path / "notes", *options, "--groups", tmp_path / "g.yaml")
+        assert (ran.code, message in ran.err) == (0, True), ran.err
         (tmp_path / "notes" / "krill.txt").write_text("Krill glows.")
         for command in ("plan", "sync"):
-            ran = spolia(command, tmp_path / "notes", *how)
-            assert (ran.code, said in ran.err) == (0, True), ran.err
+            ran = spolia(command, tmp_path / "notes", *options)
+            assert (ran.code, message in ran.err) == (0, True), ran.err
 
 
 @pytest.mark.slow
@@ -286,13 +286,13 @@ def test_a_document_that_a_group_cannot_be_made_of_is_told(spolia: Spolia, store
     assert [(lack["uri"], lack["group"]) for lack in ran.json["unmade"]] == [("tides.md", "about")]
     assert "not in about: tides.md" in spolia("groups", "build", "about", "--store", store).out
     for name in ("index", "sync"):
-        again = spolia(name, tmp_path / "notes", "--store", store, "--json")
-        assert (again.code, again.json["failed"]) == (5, [])
-        assert [lack["uri"] for lack in again.json["unmade"]] == ["tides.md"]
+        second_result = spolia(name, tmp_path / "notes", "--store", store, "--json")
+        assert (second_result.code, second_result.json["failed"]) == (5, [])
+        assert [lack["uri"] for lack in second_result.json["unmade"]] == ["tides.md"]
     assert "1 not in a group:" in spolia("sync", tmp_path / "notes", "--store", store).out
-    told = spolia("docs", "report", "--store", store)
-    assert told.code == 5
-    assert "It is not in group about: " in told.out
+    result = spolia("docs", "report", "--store", store)
+    assert result.code == 5
+    assert "It is not in group about: " in result.out
 
 
 @pytest.mark.slow
@@ -325,7 +325,7 @@ def test_a_search_while_the_first_index_runs_says_who_writes(
         for command in (("search", "moon"), ("ask", "What pulls?")):
             ran = spolia(*command, "--store", store, "--json")
             assert (ran.code, ran.json["error"]["kind"]) == (3, "StoreBusy")
-            said = f"{store} is being indexed, by this process, pid {os.getpid()}. Published so far: 0 documents"
-            assert said in ran.json["error"]["message"]
+            message = f"{store} is being indexed, by this process, pid {os.getpid()}. Published so far: 0 documents"
+            assert message in ran.json["error"]["message"]
     ran = spolia("search", "moon", "--store", store)
     assert (ran.code, f"Write: spolia index FOLDER --store {store}" in ran.err) == (3, True), ran.err

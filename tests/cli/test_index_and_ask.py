@@ -69,16 +69,16 @@ def test_a_bad_document_does_not_stop_the_others(spolia: Spolia, notes: Path, tm
 
 def test_a_failure_names_its_file_once(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
     (notes / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
-    said = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors").out
-    assert said.count("broken.pdf") == 1
+    output = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors").out
+    assert output.count("broken.pdf") == 1
 
 
 def test_documents_without_text_are_told(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
     (notes / "blank.txt").write_text(" ")
     people = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors")
     assert "1 read with a warning:\n  blank.txt  It has no text." in people.out
-    again = spolia("index", notes, "--store", tmp_path / "m.spolia", "--no-vectors", "--json").json
-    assert again["warnings"] == [{"uri": "blank.txt", "warning": "It has no text."}]
+    second_output = spolia("index", notes, "--store", tmp_path / "m.spolia", "--no-vectors", "--json").json
+    assert second_output["warnings"] == [{"uri": "blank.txt", "warning": "It has no text."}]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "notes/salt.txt"])
@@ -119,9 +119,9 @@ def test_an_answer_prints_file_lines_and_the_quoted_passage(spolia: Spolia, stor
 
 
 def test_an_answer_as_json_can_be_checked_against_the_file(spolia: Spolia, notes: Path, store: Path) -> None:
-    found = spolia("ask", "What causes the tide?", "--store", store, "--json").json
-    assert found["stop_reason"] == "answered"
-    citation = found["citations"][0]
+    output = spolia("ask", "What causes the tide?", "--store", store, "--json").json
+    assert output["stop_reason"] == "answered"
+    citation = output["citations"][0]
     span = citation["span"]
     assert (notes / citation["uri"]).read_text()[span["start"] : span["end"]] == citation["quote"]
     assert citation["place"] == "sea/tides.md, line 3"
@@ -146,12 +146,12 @@ def test_a_folder_can_be_asked_at_once(spolia: Spolia, notes: Path) -> None:
 def test_a_file_that_was_unreadable_before_fails_no_question(spolia: Spolia, notes: Path) -> None:
     bad = notes / "bad.pdf"
     bad.write_bytes(b"%PDF-1.4 garbage")
-    asked = ("ask", "What causes the tide?", str(notes))
-    assert spolia(*asked).code == 5
-    again = spolia(*asked)
-    assert (again.code, "failed: bad.pdf" in again.err) == (0, True)
+    texts = ("ask", "What causes the tide?", str(notes))
+    assert spolia(*texts).code == 5
+    second_result = spolia(*texts)
+    assert (second_result.code, "failed: bad.pdf" in second_result.err) == (0, True)
     bad.write_bytes(b"%PDF-1.4 other garbage")
-    assert spolia(*asked).code == 5
+    assert spolia(*texts).code == 5
 
 
 def test_to_ask_nothing_or_nowhere_is_refused(spolia: Spolia, store: Path) -> None:
@@ -161,8 +161,8 @@ def test_to_ask_nothing_or_nowhere_is_refused(spolia: Spolia, store: Path) -> No
 
 
 def test_any_flow_can_be_asked(spolia: Spolia, store: Path) -> None:
-    found = spolia("ask", "What causes the tide?", "--store", store, "--flow", "bm25", "--json").json
-    assert "moon" in found["answer"]
+    output = spolia("ask", "What causes the tide?", "--store", store, "--flow", "bm25", "--json").json
+    assert "moon" in output["answer"]
 
 
 def test_a_language_model_answers_from_the_passages(spolia: Spolia, store: Path) -> None:
@@ -219,18 +219,18 @@ def test_where_a_flow_file_sends_to_is_said_first_and_its_variables_are_allowed_
         refused = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
         assert (refused.code, server.requests) == (2, [])
         looked = spolia("check", file, "--json")
-        told = spolia("show", file)
+        result = spolia("show", file)
         ran = spolia("ask", "What causes the tide?", "--store", store, "--flow", file, "--allow-env", "THEIR_KEY")
-        again = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
+        second_result = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
     assert "line 2" in refused.err
     assert "--allow-env THEIR_KEY" in refused.err
     (row,) = looked.json["sends"]
     assert (row["to"], row["keys"], row["not_allowed"]) == (server.url, ["THEIR_KEY"], ["THEIR_KEY"])
-    assert f"go to {server.url} (m), with the key in THEIR_KEY. It runs with --allow-env THEIR_KEY only." in told.err
+    assert f"go to {server.url} (m), with the key in THEIR_KEY. It runs with --allow-env THEIR_KEY only." in result.err
     assert ran.code == 0
     assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in ran.err
-    assert again.code == 2
-    assert "secret-word" not in ran.out + ran.err + refused.err + looked.out + told.err
+    assert second_result.code == 2
+    assert "secret-word" not in ran.out + ran.err + refused.err + looked.out + result.err
 
 
 def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds(
@@ -247,15 +247,15 @@ def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds
         assert server.requests == []
         first, second = spolia(*search, "--build-groups"), spolia(*search)
         promoted = spolia(*promote)
-    assert [one.code for one in refused] == [2, 2]
-    for one in refused:
-        assert f"all texts of {store} go to {server.url} (m)" in one.err
-        assert "add --build-groups" in one.err
+    assert [result.code for result in refused] == [2, 2]
+    for result in refused:
+        assert f"all texts of {store} go to {server.url} (m)" in result.err
+        assert "add --build-groups" in result.err
     assert (first.code, second.code, promoted.code) == (0, 0, 0), first.err + promoted.err
-    said = f"Questions and passages go to {server.url}"
-    assert [f"{said} (m)" in ran.err for ran in (first, second)] == [True, False]  # the group is there, then
-    assert [f"{said} (r)" in ran.err for ran in (first, second)] == [True, True]
-    assert first.err.index(said) < first.err.index("Group short was built")
+    message = f"Questions and passages go to {server.url}"
+    assert [f"{message} (m)" in ran.err for ran in (first, second)] == [True, False]  # the group is there, then
+    assert [f"{message} (r)" in ran.err for ran in (first, second)] == [True, True]
+    assert first.err.index(message) < first.err.index("Group short was built")
 
 
 def test_a_model_that_no_step_asks_is_told(spolia: Spolia, store: Path, tmp_path: Path) -> None:
@@ -267,11 +267,11 @@ def test_a_model_that_no_step_asks_is_told(spolia: Spolia, store: Path, tmp_path
 
 
 def test_every_document_can_be_listed_with_what_was_read_of_it(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
-    asked = ("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors", "--report")
-    listed = spolia(*asked, "--json").json["documents"]
+    command = ("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors", "--report")
+    listed = spolia(*command, "--json").json["documents"]
     assert set(listed) == {"sea/tides.md", "salt.txt", "page.html"}
     assert (listed["salt.txt"]["characters"], listed["salt.txt"]["chunks"], listed["salt.txt"]["pages"]) == (63, 1, 0)
-    assert "salt.txt" in spolia(*asked).out
+    assert "salt.txt" in spolia(*command).out
 
 
 def test_weights_that_were_named_are_not_passed_over(
@@ -289,8 +289,8 @@ def test_weights_that_were_named_are_not_passed_over(
 def test_a_step_that_failed_is_named_beside_the_answer(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("[BM25: {group: {use: chunks}}, Critique: {llm: {use: llm}}, Extract]")
     with OpenAIServer(ServedReply(status=400)) as server:
-        asked = ("What causes the tide?", "--store", store, "--flow", tmp_path / "f.yaml", "--llm", server.url)
-        ran, data = spolia("ask", *asked, "--model", "m"), spolia("ask", *asked, "--model", "m", "--json").json
+        options = ("What causes the tide?", "--store", store, "--flow", tmp_path / "f.yaml", "--llm", server.url)
+        ran, data = spolia("ask", *options, "--model", "m"), spolia("ask", *options, "--model", "m", "--json").json
     assert ran.code == 0
     assert "Critique: A question to the model failed and is skipped" in ran.err
     assert list(data["degraded"]) == ["Critique"]

@@ -38,9 +38,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_project_works_as_printed_and_after_it_was_moved(
     spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = spolia("init", "P", "--docs", "my papers", "--questions", "q.csv", "--no-vectors", "--json")
-    assert made.code == 0
-    for name in made.json["files"]:
+    result = spolia("init", "P", "--docs", "my papers", "--questions", "q.csv", "--no-vectors", "--json")
+    assert result.code == 0
+    for name in result.json["files"]:
         assert Path("P", name).stat().st_size > 0
     assert spolia("eval", "bm25", "--data", "q.csv", "--store", "P/store").code == 0
 
@@ -48,7 +48,7 @@ def test_a_project_works_as_printed_and_after_it_was_moved(
     monkeypatch.chdir(place / "moved")
     commands = [line for line in Path("README.md").read_text().splitlines() if line.startswith("spolia ")]
     assert len(commands) == 5
-    for line in [*made.json["next"][1:], *commands]:
+    for line in [*result.json["next"][1:], *commands]:
         ran = spolia(*shlex.split(line)[1:])
         assert ran.code == (6 if " ask " in line else 0), (line, ran)  # the question of the README finds nothing
     assert spolia("eval", "flow.yaml", "--data", "questions.csv").code == 0, "the store of spolia.toml is asked"
@@ -58,19 +58,19 @@ def test_a_project_works_as_printed_and_after_it_was_moved(
 
 def test_only_data_without_passages_are_asked_of_the_profiles_store(place: Path) -> None:
     Path("spolia.toml").write_text('store = "mine"\n')
-    given = MeasuringOptions()
-    assert with_profile_store(given, DataSet("q.csv")).store == "mine"
-    assert with_profile_store(replace(given, store="theirs"), DataSet("q.csv")).store == "theirs"
+    options = MeasuringOptions()
+    assert with_profile_store(options, DataSet("q.csv")).store == "mine"
+    assert with_profile_store(replace(options, store="theirs"), DataSet("q.csv")).store == "theirs"
     Path("corpus.jsonl").write_text('{"id": "p1", "text": "The moon pulls."}')
     Path("questions.jsonl").write_text('{"id": "1", "question": "Why?", "gold": ["p1"]}')
-    assert with_profile_store(given, DataSet(".")).store is None
+    assert with_profile_store(options, DataSet(".")).store is None
 
 
 @pytest.mark.slow
 def test_without_questions_there_is_a_file_to_fill_in(spolia: Spolia, place: Path) -> None:
-    made = spolia("init", "P", "--docs", "my papers", "--no-vectors", "--llm", "http://x/v1", "--model", 'a"b')
-    assert made.code == 0
-    assert "write your questions into questions.csv" in made.out
+    result = spolia("init", "P", "--docs", "my papers", "--no-vectors", "--llm", "http://x/v1", "--model", 'a"b')
+    assert result.code == 0
+    assert "write your questions into questions.csv" in result.out
     Path("P/questions.csv").write_text(QUESTIONS)
     ran = spolia("eval", "bm25", "P/flow.yaml", "--data", "P/questions.csv", "--store", "P/store")
     assert (ran.code, "MRR" in ran.out) == (0, True)
@@ -86,9 +86,9 @@ def test_a_model_writes_the_questions_where_one_is_named(
     documents.store(tmp_path)
     with Scripted() as server:
         models = ("--no-vectors", "--llm", server.url, "--model", "m", "--n", "2")
-        made = spolia("init", "P", "--docs", "docs", *models, "--json")
-    assert made.code == 0, made.err
-    assert {"questions.jsonl", "review.csv", "baseline.json"} <= set(made.json["files"])
+        result = spolia("init", "P", "--docs", "docs", *models, "--json")
+    assert result.code == 0, result.err
+    assert {"questions.jsonl", "review.csv", "baseline.json"} <= set(result.json["files"])
     monkeypatch.chdir(tmp_path / "P")
     assert spolia("gate", "--baseline", "baseline.json").code == 0
 
@@ -104,16 +104,16 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         assert spolia(*command).code == 130
     assert spolia(*command).code == 0
     workflow = yaml.safe_load(Path("P/.github/workflows/retrieval.yml").read_text())
-    (step,) = [run for one in workflow["jobs"]["gate"]["steps"] if "spolia index" in (run := one.get("run", ""))]
+    (step,) = [run for item in workflow["jobs"]["gate"]["steps"] if "spolia index" in (run := item.get("run", ""))]
     assert step.startswith("spolia index '../my #1: papers' --store store --no-vectors ||")
     Path("spolia").write_text("#!/bin/sh\nexit $CODE\n")
     Path("spolia").chmod(0o755)
-    for code, passes, told in ((0, True, False), (5, True, True), (2, False, False), (3, False, False)):
+    for code, passes, is_told in ((0, True, False), (5, True, True), (2, False, False), (3, False, False)):
         path = f"{Path.cwd()}:{os.environ['PATH']}"
         ran = subprocess.run(
             ["bash", "-e", "-c", step], env={"PATH": path, "CODE": str(code)}, capture_output=True, text=True
         )
-        assert (ran.returncode == 0, "::warning::" in ran.stdout) == (passes, told), code
+        assert (ran.returncode == 0, "::warning::" in ran.stdout) == (passes, is_told), code
     assert "is not an empty folder" in spolia(*command).err
 
 

@@ -37,8 +37,8 @@ def notes(tmp_path: Path) -> Path:
 
 
 def embedder_in(store: Path) -> tuple[str, int]:
-    (how,) = Corpus(str(store)).snapshot().manifests["chunk"].embeddings
-    return how.embedder, how.dimension
+    (embedding,) = Corpus(str(store)).snapshot().manifests["chunk"].embeddings
+    return embedding.embedder, embedding.dimension
 
 
 @pytest.mark.parametrize("product", SERVERS)
@@ -53,14 +53,14 @@ def test_one_line_indexes_by_the_servers_embedder_and_finds_its_dimension_out(
         assert ran.json["embedded"] == 3
         assert f"Passages to be embedded go to {server.url} (m), with the key in " in ran.err
         assert embedder_in(store) == ("m", 12)
-        assert [len(asked["input"]) for _, asked in server.asked][:1] == [1]  # one call finds the dimension out
-        before = len(server.asked)
+        assert [len(data["input"]) for _, data in server.asked][:1] == [1]  # one call finds the dimension out
+        previous_count = len(server.asked)
         options = ("--embedder", server.url, "--embed-model", "m", "--flow", "dense", "--json")
-        found = spolia("search", "What causes the tide?", "--store", store, *options)
-        assert found.code == 0, found.err
-        assert len(found.json["hits"]) == 3
-        assert len(server.asked) == before + 1  # the store knows the dimension: only the question is embedded
-    assert KEY not in ran.out + ran.err + found.out + found.err
+        result = spolia("search", "What causes the tide?", "--store", store, *options)
+        assert result.code == 0, result.err
+        assert len(result.json["hits"]) == 3
+        assert len(server.asked) == previous_count + 1  # the store knows the dimension: only the question is embedded
+    assert KEY not in ran.out + ran.err + result.out + result.err
     assert set(server.keys) == {KEY if product == "Azure" else f"Bearer {KEY}"}
 
 
@@ -73,7 +73,7 @@ def test_one_line_asks_the_servers_language_model(
         ran = spolia("ask", "What causes the tide?", notes, "--llm", server.url, "--model", "m", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["answer"] == TEXT
-    assert [one["uri"] for one in ran.json["citations"]] == ["tides.md"]
+    assert [item["uri"] for item in ran.json["citations"]] == ["tides.md"]
     assert KEY not in ran.out + ran.err
 
 
@@ -82,17 +82,17 @@ def test_built_in_flows_use_the_embedder_that_the_store_was_indexed_with(
 ) -> None:
     store = tmp_path / "n.spolia"
     with ModelServer("Ollama") as server:
-        named = ("--embedder", server.url, "--embed-model", "nomic-embed-text")
-        assert spolia("index", notes, "--store", store, *named).code == 0
+        options = ("--embedder", server.url, "--embed-model", "nomic-embed-text")
+        assert spolia("index", notes, "--store", store, *options).code == 0
         server.asked.clear()
         for flow in ("dense", "hybrid", "default"):
             ran = spolia("search", "tide", "--store", store, "--flow", flow, "--json")
             assert ran.code == 0, ran.err
         assert ran.json["chosen"].startswith("hybrid: nomic-embed-text")
-        assert {text for _, asked in server.asked for text in asked["input"]} == {"tide"}
+        assert {text for _, data in server.asked for text in data["input"]} == {"tide"}
         (notes / "bees.txt").write_text("Bees dance to tell where the flowers are.")
-        again = spolia("sync", notes, "--store", store, "--json")
-        assert (again.json["added"], again.json["embedded"]) == (1, 1)
+        second_result = spolia("sync", notes, "--store", store, "--json")
+        assert (second_result.json["added"], second_result.json["embedded"]) == (1, 1)
     assert embedder_in(store) == ("nomic-embed-text", 12)
 
 
@@ -143,12 +143,12 @@ def test_an_embedder_that_only_the_users_module_has_goes_on_being_used(
 ) -> None:
     store = tmp_path / "n.spolia"
     (tmp_path / "own_letters.py").write_text(OWN)
-    made = ("--store", store, "--known", tmp_path / "own_letters.py")
-    assert spolia("index", notes, *made).code == 0
+    options = ("--store", store, "--known", tmp_path / "own_letters.py")
+    assert spolia("index", notes, *options).code == 0
     (notes / "bees.txt").write_text("Bees dance.")
-    again = spolia("index", notes, *made, "--json")
-    assert again.code == 0, again.err
-    assert (again.json["added"], again.json["embedded"]) == (1, 1)
+    second_result = spolia("index", notes, *options, "--json")
+    assert second_result.code == 0, second_result.err
+    assert (second_result.json["added"], second_result.json["embedded"]) == (1, 1)
     words = spolia("search", "bees", "--store", store, "--json")
     assert words.json["chosen"].startswith("bm25: ")
     assert embedder_in(store) == ("letters", 4)
@@ -160,10 +160,10 @@ def test_another_embedder_than_the_stores_is_refused_and_a_rebuild_takes_it(
     store = tmp_path / "n.spolia"
     with ModelServer("vLLM") as server:
         spolia("index", notes, "--store", store, "--embedder", server.url, "--embed-model", "one")
-        other = ("--embedder", server.url, "--embed-model", "two")
-        searched = spolia("search", "tide", "--store", store, *other)
-        refused = spolia("index", notes, "--store", store, *other)
-        rebuilt = spolia("index", notes, "--store", store, "--rebuild", *other)
+        other_options = ("--embedder", server.url, "--embed-model", "two")
+        searched = spolia("search", "tide", "--store", store, *other_options)
+        refused = spolia("index", notes, "--store", store, *other_options)
+        rebuilt = spolia("index", notes, "--store", store, "--rebuild", *other_options)
     for ran in (searched, refused):
         assert ran.code == 3
         assert "embedded with one" in ran.err
@@ -176,13 +176,15 @@ def test_a_reranker_orders_what_a_built_in_flow_found(spolia: Spolia, notes: Pat
     store = tmp_path / "n.spolia"
     spolia("index", notes, "--store", store, "--no-vectors")
     with ModelServer("tei") as server:
-        found = spolia(
+        result = spolia(
             "search", "owls mines by night", "--store", store, "--flow", "bm25", "--reranker", server.url, "--json"
         )
-        answered = spolia("ask", "What do owls do by night?", "--store", store, "--reranker", server.url, "--json")
-    assert found.code == 0, found.err
-    assert [round(hit["score"], 2) for hit in found.json["hits"]] == [0.75, 0.25, 0.25]
-    assert answered.code == 0, answered.err
+        answered_result = spolia(
+            "ask", "What do owls do by night?", "--store", store, "--reranker", server.url, "--json"
+        )
+    assert result.code == 0, result.err
+    assert [round(hit["score"], 2) for hit in result.json["hits"]] == [0.75, 0.25, 0.25]
+    assert answered_result.code == 0, answered_result.err
     assert [path for path, _ in server.asked] == ["/rerank"] * 2
     assert set(server.asked[0][1]) == {"query", "texts", "raw_scores", "return_text", "truncate"}
 
@@ -192,9 +194,9 @@ def test_a_folder_with_an_onnx_file_reranks_without_torch(spolia: Spolia, notes:
     model.mkdir()
     counted(model)
     spolia("index", notes, "--store", store, "--no-vectors")
-    found = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", model, "--json")
-    assert found.code == 0, found.err
-    scores = [hit["score"] for hit in found.json["hits"]]
+    result = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", model, "--json")
+    assert result.code == 0, result.err
+    scores = [hit["score"] for hit in result.json["hits"]]
     assert scores == sorted(scores, reverse=True)
     assert min(scores) >= 2 + 3 + 3  # the numbers of [CLS] and [SEP]
 
@@ -217,20 +219,20 @@ def test_a_folder_with_weights_reranks_as_its_config_says(
     else:
         tiny.bert(model, "BertForSequenceClassification", num_labels=1)
     spolia("index", notes, "--store", store, "--no-vectors")
-    found = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", model, "--json")
-    assert found.code == 0, found.err
-    hits = [(hit["text"], hit["score"]) for hit in found.json["hits"] if hit["uri"].endswith(".txt")]  # no headings
+    result = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", model, "--json")
+    assert result.code == 0, result.err
+    hits = [(hit["text"], hit["score"]) for hit in result.json["hits"] if hit["uri"].endswith(".txt")]  # no headings
     assert len(hits) == 2
-    asked = getattr(models, scorer)(str(model)).scores("the owls", [text for text, _ in hits])
-    assert [score for _, score in hits] == pytest.approx(asked, abs=1e-4)
+    scores = getattr(models, scorer)(str(model)).scores("the owls", [text for text, _ in hits])
+    assert [score for _, score in hits] == pytest.approx(scores, abs=1e-4)
 
 
 def test_a_folder_without_a_reranker_is_an_error(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
     store = tmp_path / "n.spolia"
     spolia("index", notes, "--store", store, "--no-vectors")
-    found = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", tmp_path)
-    assert found.code != 0
-    assert "is not a folder with a config.json" in found.err
+    result = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", tmp_path)
+    assert result.code != 0
+    assert "is not a folder with a config.json" in result.err
 
 
 def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(spolia: Spolia, tmp_path: Path) -> None:
@@ -240,16 +242,16 @@ def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(
     (data / "questions.jsonl").write_text('{"id": "q", "question": "moon?", "gold_ids": ["p1"]}')
     profile = tmp_path / "p.toml"
     with ModelServer("Ollama") as server:
-        named = ("--embedder", server.url, "--embed-model", "m")
-        ran = spolia("eval", "dense", "--data", data, "--measures", "R@5", "--json", *named)
+        options = ("--embedder", server.url, "--embed-model", "m")
+        ran = spolia("eval", "dense", "--data", data, "--measures", "R@5", "--json", *options)
         assert ran.code == 0, ran.err
         assert ran.json["measures"]["R@5"]["mean"] == 1.0
         assert f"Passages to be embedded go to {server.url} (m)" in ran.err
         server.asked.clear()
         profile.write_text(f'[embedder]\nurl = "{server.url}"\nmodel = "m"\npassage_prefix = "passage: "\n')
         spolia("eval", "dense", "--data", data, "--measures", "R@5", "--profile-file", profile)
-    sent = [text for _, asked in server.asked for text in asked["input"]]
-    assert "passage: Salt." in sent
+    texts = [text for _, asked_data in server.asked for text in asked_data["input"]]
+    assert "passage: Salt." in texts
 
 
 # ------------------------------------------------------------------------------------------------------------ profile
@@ -274,7 +276,7 @@ def test_a_profile_in_the_working_directory_holds_models_store_and_who_asks(
         assert ran.json["answer"] == TEXT
         ann = spolia("search", "tide", "--flow", "bm25", "--json")
         assert [hit["uri"] for hit in ann.json["hits"]] == ["tides.md"]
-        assert ["query: What causes the tide?"] in [asked.get("input") for _, asked in server.asked]
+        assert ["query: What causes the tide?"] in [request.get("input") for _, request in server.asked]
         bob = spolia("search", "tide", "--access", "bob", "--flow", "bm25")  # what is written goes first
     assert bob.code == 6
 
@@ -284,13 +286,13 @@ def test_a_profile_names_the_store_and_who_asks_for_every_command_on_a_store(
 ) -> None:
     readers = tmp_path / "readers"
     readers.write_text("tides.md = ann\nsalt.txt = bob\n* = everybody\n")
-    named = tmp_path / "of_ann.toml"
-    named.write_text('store = "n.spolia"\naccess = ["ann"]\n')
-    options = ("--profile-file", named, "--json")
+    file = tmp_path / "of_ann.toml"
+    file.write_text('store = "n.spolia"\naccess = ["ann"]\n')
+    options = ("--profile-file", file, "--json")
     assert spolia("index", notes, "--readers", readers, "--no-vectors", *options).code == 0
 
     def uris(*more: object) -> set[str]:
-        return {one["uri"] for one in spolia("docs", "list", *options, *more).json["documents"]}
+        return {document["uri"] for document in spolia("docs", "list", *options, *more).json["documents"]}
 
     assert uris() == {"tides.md", "owls.txt"}
     assert uris("--access", "bob") == {"salt.txt", "owls.txt"}  # what is written goes first
@@ -323,27 +325,27 @@ def test_a_profile_names_the_model_that_judges_and_that_makes_a_group(
         judged = len(server.asked)
         (tmp_path / "g.yaml").write_text("transform: {Summary: {llm: {use: llm}}}\n")
         assert spolia("index", notes, "--store", "n.spolia", "--no-vectors").code == 0
-        made = ("groups", "add", "short", "--from", "g.yaml", "--store", "n.spolia")
-        unallowed = spolia(*made)
-        asked = len(server.asked)
-        added = spolia(*made, "--allow-env", "THEIR_KEY")
+        command = ("groups", "add", "short", "--from", "g.yaml", "--store", "n.spolia")
+        unallowed = spolia(*command)
+        count = len(server.asked)
+        added = spolia(*command, "--allow-env", "THEIR_KEY")
         assert added.code == 0, added.err
         summarized = len(server.asked)
     assert refused.code == 2
     assert "--allow-env THEIR_KEY" in refused.err
     assert unallowed.code == 2
-    assert 1 <= judged == asked < summarized
+    assert 1 <= judged == count < summarized
     assert set(server.keys) == {f"Bearer {KEY}"}
 
 
 def test_a_broken_profile_names_the_option_only_where_it_was_written(spolia: Spolia, tmp_path: Path) -> None:
     (tmp_path / "spolia.toml").write_text("store = = 1")
-    found, named = spolia("check", "bm25"), spolia("check", "bm25", "--profile-file", "spolia.toml")
-    assert (found.code, named.code) == (2, 2)
-    assert "not valid TOML" in found.err
-    assert "it lies in the working directory" in " ".join(found.err.split())
-    assert "--profile-file" not in found.err
-    assert "'--profile-file'" in named.err
+    result, named_result = spolia("check", "bm25"), spolia("check", "bm25", "--profile-file", "spolia.toml")
+    assert (result.code, named_result.code) == (2, 2)
+    assert "not valid TOML" in result.err
+    assert "it lies in the working directory" in " ".join(result.err.split())
+    assert "--profile-file" not in result.err
+    assert "'--profile-file'" in named_result.err
 
 
 def test_a_profile_that_nobody_named_may_not_send_a_key_unless_it_is_allowed(
@@ -355,12 +357,12 @@ def test_a_profile_that_nobody_named_may_not_send_a_key_unless_it_is_allowed(
         refused = spolia("ask", "What causes the tide?", notes)
         assert server.asked == []
         allowed = spolia("ask", "What causes the tide?", notes, "--allow-env", "THEIR_KEY")
-        named = spolia("ask", "What causes the tide?", notes, "--profile-file", "spolia.toml")
+        result = spolia("ask", "What causes the tide?", notes, "--profile-file", "spolia.toml")
     assert refused.code == 2
     assert "--allow-env THEIR_KEY" in refused.err
     assert "--profile-file spolia.toml" in refused.err
-    assert (allowed.code, named.code) == (0, 0), allowed.err + named.err
-    assert KEY not in refused.err + allowed.err + named.err
+    assert (allowed.code, result.code) == (0, 0), allowed.err + result.err
+    assert KEY not in refused.err + allowed.err + result.err
 
 
 def test_what_only_looks_at_a_flow_reads_the_profile_and_asks_no_server(
@@ -374,10 +376,10 @@ def test_what_only_looks_at_a_flow_reads_the_profile_and_asks_no_server(
         reranks = f'[reranker]\nurl = "{judge.url}"\nform = "tei"\napi_key_env = ""\n'
         models = f"[llm]\n{model}[embedder]\n{model}{reranks}"
         (tmp_path / "p.toml").write_text(models)
-        named = ("--profile-file", "p.toml")
+        options = ("--profile-file", "p.toml")
         (tmp_path / "spolia.toml").write_text(models)
-        shown = [spolia("show", flow, *more).out for flow in ("hybrid", "default") for more in ((), named)]
-        checked = [spolia("check", "self-rag", *more, "--json") for more in ((), named)]
+        outputs = [spolia("show", flow, *more).out for flow in ("hybrid", "default") for more in ((), options)]
+        checked = [spolia("check", "self-rag", *more, "--json") for more in ((), options)]
         monkeypatch.setenv("SPOLIA_ALLOW_ENV", "THEIR_KEY")
         assert server.asked == judge.asked == []
         (tmp_path / "spolia.toml").write_text('store = "n.spolia"\naccess = ["ann"]\n' + models)
@@ -385,21 +387,21 @@ def test_what_only_looks_at_a_flow_reads_the_profile_and_asks_no_server(
         indexed, ranked = len(server.asked), len(judge.asked)
         by_profile = spolia("show", "dense")
         assert (len(server.asked), len(judge.asked)) == (indexed, ranked)
-        sent = spolia("prompts", "show", "naive", "--question", "tide", "--json")
+        result = spolia("prompts", "show", "naive", "--question", "tide", "--json")
         (tmp_path / "spolia.toml").write_text('store = "n.spolia"\n[embedder]\nurl = "http://x/v1"\nmodel = "other"\n')
-        other = spolia("check", "dense")
-    for one in shown:
-        assert "EmbeddingModel(" in one
-        assert "RerankModel(" in one
+        other_result = spolia("check", "dense")
+    for output in outputs:
+        assert "EmbeddingModel(" in output
+        assert "RerankModel(" in output
     for ran, lacking in zip(checked, (["THEIR_KEY"], []), strict=True):
         (row,) = [row for row in ran.json["sends"] if row["to"] == server.url]
         assert (row["model"], row["keys"], row["not_allowed"]) == ("m", ["THEIR_KEY"], lacking)
     assert "n.spolia" in by_profile.out
-    assert "tide" in str(sent.json["calls"]), sent.err
-    assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in sent.err
-    assert "Salt" not in str(sent.json["calls"])
-    assert other.code == 3
-    assert "was embedded with m" in other.err
+    assert "tide" in str(result.json["calls"]), result.err
+    assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in result.err
+    assert "Salt" not in str(result.json["calls"])
+    assert other_result.code == 3
+    assert "was embedded with m" in other_result.err
 
 
 def test_a_flow_that_reranks_only_where_a_reranker_is_named_is_shown_without_one(spolia: Spolia) -> None:
@@ -410,11 +412,11 @@ def test_settings_of_a_profile_hold_for_its_own_server_alone(
     spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THEIR_KEY", KEY)
-    with ModelServer("OpenAI") as theirs, ModelServer("Ollama") as other:
+    with ModelServer("OpenAI") as theirs, ModelServer("Ollama") as other_server:
         (tmp_path / "p.toml").write_text(f'[llm]\nurl = "{theirs.url}"\nmodel = "m"\napi_key_env = "THEIR_KEY"\n')
-        ran = spolia("ask", "What causes the tide?", notes, "--profile-file", "p.toml", "--llm", other.url)
+        ran = spolia("ask", "What causes the tide?", notes, "--profile-file", "p.toml", "--llm", other_server.url)
     assert ran.code == 0, ran.err
-    assert (theirs.asked, set(other.keys)) == ([], {""})
+    assert (theirs.asked, set(other_server.keys)) == ([], {""})
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ def test_all_prompts_are_listed_with_who_asks(spolia: Spolia) -> None:
 
 @pytest.mark.slow
 def test_a_prompt_is_shown_in_all_languages(spolia: Spolia) -> None:
-    shown = spolia("prompts", "show", "summary", "--json").json
-    assert list(shown["texts"]) == ["en", "zh", "ko", "ja"]
+    output = spolia("prompts", "show", "summary", "--json").json
+    assert list(output["texts"]) == ["en", "zh", "ko", "ja"]
     assert spolia("prompts", "show", "indexing/summary").out.count("[system]") == 4
     ran = spolia("prompts", "show", "summary", "--question", "Who?")
     assert ran.code == 2
@@ -60,8 +60,8 @@ def test_they_are_what_a_server_gets(spolia: Spolia, place: Path) -> None:
     with OpenAIServer(ServedReply("The moon [1].")) as server:
         spolia("ask", "What pulls the sea?", "--store", "n.spolia", "--llm", server.url, "--model", "m")
         (request,) = server.requests
-    shown = spolia("prompts", "show", "naive", "--question", "What pulls the sea?", "--store", "n.spolia", "--json")
-    assert shown.json["calls"][0]["messages"] == request.body["messages"]
+    result = spolia("prompts", "show", "naive", "--question", "What pulls the sea?", "--store", "n.spolia", "--json")
+    assert result.json["calls"][0]["messages"] == request.body["messages"]
 
 
 def test_a_flow_over_the_texts_of_the_case(spolia: Spolia, place: Path) -> None:
@@ -85,8 +85,8 @@ def test_a_line_of_a_data_set_with_its_gold(spolia: Spolia, place: Path) -> None
     ]
     questions = [{"id": f"q{n}", "question": f"Question {n}?", "gold_ids": [f"p{n}"]} for n in range(2)]
     (place / "data").mkdir()
-    (place / "data/corpus.jsonl").write_text("".join(json.dumps(one) + "\n" for one in passages))
-    (place / "data/questions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in questions))
+    (place / "data/corpus.jsonl").write_text("".join(json.dumps(item) + "\n" for item in passages))
+    (place / "data/questions.jsonl").write_text("".join(json.dumps(item) + "\n" for item in questions))
     ran = spolia("prompts", "show", "Reader", "--data", "data", "--line", "2", "--json")
     assert ran.json["question"] == "Question 1?"
     assert "Salt is dug." in ran.json["calls"][0]["messages"][1]["content"]
@@ -112,15 +112,15 @@ def test_a_prompt_of_ones_own_is_begun_changed_and_used(spolia: Spolia, place: P
     (place / "mine/generation/answer.txt").write_text("Answer: {{question}} {{passages}}")
     spolia("index", "notes", "--store", "n.spolia", "--no-vectors")
     with OpenAIServer(ServedReply("The moon [1].")) as server:
-        asked = ("ask", "What pulls the sea?", "--store", "n.spolia", "--llm", server.url, "--model", "m")
+        command = ("ask", "What pulls the sea?", "--store", "n.spolia", "--llm", server.url, "--model", "m")
         for more in ((), ("--prompts", "mine"), ("--prompts", "mine")):
-            assert spolia(*asked, *more).code == 0
+            assert spolia(*command, *more).code == 0
         first, second = (request.body["messages"] for request in server.requests)
     assert first[0]["role"] == "system"
     assert second[0]["content"].startswith("Answer: What pulls the sea?")
-    again = spolia("prompts", "override", "answer", "--into", "mine")
-    assert again.code == 2
-    assert "is there already" in again.err
+    second_result = spolia("prompts", "override", "answer", "--into", "mine")
+    assert second_result.code == 2
+    assert "is there already" in second_result.err
 
 
 def a_data_set(place: Path) -> None:
@@ -139,16 +139,16 @@ def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
     a_data_set(place)
     spolia("prompts", "override", "answer", "--into", "mine")
     with OpenAIServer(ServedReply("The moon [1].")) as server:
-        asked = ("eval", "naive", "--data", "data", "--measures", "EM", "--llm", server.url, "--model", "m")
+        command = ("eval", "naive", "--data", "data", "--measures", "EM", "--llm", server.url, "--model", "m")
         for text in (
             "One: {{question}} {{passages}}",
             "Two: {{question}} {{passages}}",
             "Two: {{question}} {{passages}}",
         ):
             (place / "mine/generation/answer.txt").write_text(text)
-            assert spolia(*asked, "--prompts", "mine").code == 0
-        sent = [request.body["messages"][0]["content"][:4] for request in server.requests]
-    assert sent == ["One:", "Two:"]
+            assert spolia(*command, "--prompts", "mine").code == 0
+        contents = [request.body["messages"][0]["content"][:4] for request in server.requests]
+    assert contents == ["One:", "Two:"]
 
 
 @pytest.mark.slow
@@ -159,19 +159,19 @@ def test_a_judges_prompt_of_ones_own_is_a_part_of_its_measure(
     a_data_set(place)
     ran = spolia("prompts", "override", "correct", "--into", "mine")
     file = "mine/evaluation/measures/judged/correct.txt"
-    written = f'Correctness(role="{file}")'
-    assert f"write it as a part of the measure: --measures '{written}'." in ran.err
+    text = f'Correctness(role="{file}")'
+    assert f"write it as a part of the measure: --measures '{text}'." in ran.err
     assert """'GEval(aspect="fluency", prompt="mine""" in spolia("prompts", "override", "fluency", "--into", "mine").err
     (place / file).write_text("Strict: {{question}} {{answers}} {{answer}}")
     (place / "flow.yaml").write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
     with OpenAIServer(ServedReply("yes")) as server:
         judged = ("--data", "data", "--llm", server.url, "--model", "m")
-        ran = spolia("eval", "flow.yaml", *judged, "--measures", f"{written},EM", "--json")
+        ran = spolia("eval", "flow.yaml", *judged, "--measures", f"{text},EM", "--json")
         assert list(ran.json["measures"]) == [f'Correctness(llm="m", role="{file}")', "EM"]
         (request,) = server.requests
         assert request.body["messages"][0]["content"].startswith("Strict: What pulls the sea?")
         gate = ("gate", "flow.yaml", *judged, "--baseline", "b.json")
-        assert spolia(*gate, "--measures", written, "--write").code == 0
+        assert spolia(*gate, "--measures", text, "--write").code == 0
         assert spolia(*gate).code == 0
         (place / file).write_text("Lax: {{question}} {{answers}} {{answer}}")
         assert "is computed otherwise than then" in spolia(*gate).err
@@ -190,14 +190,14 @@ def test_a_gate_asks_with_them_and_its_baseline_says_which(
     (place / "ci").mkdir()
     spolia("prompts", "override", "answer", "--into", "mine")
     with OpenAIServer(ServedReply("The moon")) as server:
-        asked = ("gate", "--baseline", "ci/baseline.json", "--llm", server.url, "--model", "m")
+        command = ("gate", "--baseline", "ci/baseline.json", "--llm", server.url, "--model", "m")
         first = ("naive", "--data", "data", "--measures", "EM", "--prompts", "mine", "--write")
         for text, more in (("One", first), ("Two", ())):
             (place / "mine/generation/answer.txt").write_text(text + ": {{question}} {{passages}}")
-            ran = spolia(*asked, *more)
+            ran = spolia(*command, *more)
             assert ran.code == 0, ran.err
-        sent = [request.body["messages"][0]["content"][:4] for request in server.requests]
-    assert sent == ["One:", "Two:"]
+        contents = [request.body["messages"][0]["content"][:4] for request in server.requests]
+    assert contents == ["One:", "Two:"]
     assert json.loads((place / "ci/baseline.json").read_text())["command"]["prompts"] == "../mine"
 
 

@@ -15,7 +15,7 @@ from spolia.cli.commands.questions import shares
 from spolia.errors import QueryError
 from spolia.evaluation import DataSet
 from spolia.testing import OpenAIServer, ServedReply
-from spolia.testing.server import Received
+from spolia.testing.server import ReceivedRequest
 from spolia.types import Message, Prompt
 from tests.evaluation.creation import documents
 
@@ -25,9 +25,9 @@ from .conftest import Spolia
 class Scripted(OpenAIServer):
     """Replies as the scripted model does."""
 
-    def next_for(self, request: Received) -> ServedReply:
-        super().next_for(request)
-        messages = tuple(Message(one["role"], one["content"]) for one in request.body["messages"])
+    def next_reply(self, request: ReceivedRequest) -> ServedReply:
+        super().next_reply(request)
+        messages = tuple(Message(message["role"], message["content"]) for message in request.body["messages"])
         return ServedReply(documents.model().generate(Prompt(messages)).text)
 
 
@@ -55,12 +55,12 @@ def test_a_data_set_is_made_reviewed_and_measured(spolia: Spolia, place: Path) -
         assert (ran.json["questions"], ran.json["spent"]["calls"]) == (1, 10)
         assert ran.json["dropped"]["KeepAnswered"] == {"its passages do not answer it": 1}
         assert ran.json["missing"] == {"factoid": 3}
-        again = spolia(*asked(server, out="again"), "--json")
-        assert again.json["spent"]["calls"] == 0
+        second_result = spolia(*asked(server, out="again"), "--json")
+        assert second_result.json["spent"]["calls"] == 0
         assert len(server.requests) == 10
     assert (place / "data/questions.jsonl").read_bytes() == (place / "again/questions.jsonl").read_bytes()
-    told = [json.loads(line) for line in (place / "data/dropped.jsonl").read_text().splitlines()]
-    assert {row["dropped_by"] for row in told} == {"KeepAnswered", "KeepSelfContained"}
+    reported_rows = [json.loads(line) for line in (place / "data/dropped.jsonl").read_text().splitlines()]
+    assert {row["dropped_by"] for row in reported_rows} == {"KeepAnswered", "KeepSelfContained"}
 
     measured = spolia("eval", "bm25", "--data", "data", "--store", "notes.spolia", "--measures", "R@1", "--json")
     assert measured.code == 0, measured.err
@@ -103,7 +103,7 @@ def test_an_estimate_asks_and_writes_nothing(spolia: Spolia, place: Path) -> Non
         ran = spolia(*asked(server), "--types", "factoid=10,unanswerable=5", "--estimate", "--json")
         assert ran.code == 0, ran.err
         assert not server.requests
-    assert {name: one["calls"] for name, one in ran.json["estimate"].items()} == {"factoid": 40, "unanswerable": 15}
+    assert {name: row["calls"] for name, row in ran.json["estimate"].items()} == {"factoid": 40, "unanswerable": 15}
     assert not (place / "data").exists()
 
 
@@ -166,11 +166,11 @@ def test_a_larger_budget_goes_on_in_the_same_folder_until_people_have_reviewed_i
         assert spolia(*command, "--json").json["spent"]["calls"] == 0
         review = place / "data/review.csv"
         review.write_text(review.read_text("utf-8-sig").replace('"","When', '"yes","When'), "utf-8-sig")
-        before = review.read_bytes()
+        previous_content = review.read_bytes()
         refused = spolia(*command)
     assert refused.code == 2
     assert "was reviewed" in refused.err
-    assert review.read_bytes() == before
+    assert review.read_bytes() == previous_content
 
 
 @pytest.mark.slow
@@ -191,9 +191,9 @@ def test_a_model_whose_replies_are_of_no_use_is_not_asked_for_every_passage(
 class Slow(Scripted):
     """Takes a moment for each reply, so that a command can be killed while it waits."""
 
-    def next_for(self, request: Received) -> ServedReply:
+    def next_reply(self, request: ReceivedRequest) -> ServedReply:
         time.sleep(0.1)
-        return super().next_for(request)
+        return super().next_reply(request)
 
 
 @pytest.mark.slow
@@ -207,10 +207,10 @@ def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(spolia: Spo
                 time.sleep(0.01)
             killed.kill()
         assert not (place / "data").exists()
-        before = len(server.requests)
-        assert 6 <= before < 10
+        previous_count = len(server.requests)
+        assert 6 <= previous_count < 10
         ran = spolia(*command, "--json")
         assert ran.json["questions"] == 1
-        prompts = [json.dumps(one.body["messages"]) for one in server.requests]
+        prompts = [json.dumps(request.body["messages"]) for request in server.requests]
     assert len(set(prompts)) == 10
     assert len(prompts) - 10 <= 4  # one for each of the four rows at most

@@ -37,7 +37,10 @@ def test_a_changed_byte_is_found_by_the_doctor_and_mended(spolia: Spolia, store:
     changed(store)
     ran = spolia("doctor", "--deep", "--store", store, "--json")
     assert (ran.code, ran.json["sound"]) == (3, False)
-    assert ["rows of documents" in said or "rows of nodes" in said for said in ran.json["damaged"]] == [True, True]
+    assert ["rows of documents" in message or "rows of nodes" in message for message in ran.json["damaged"]] == [
+        True,
+        True,
+    ]
     ran = spolia("repair", "--store", store, "--json")
     assert (ran.code, ran.json["left"]) == (0, [])
     assert len(ran.json["repaired"]) == 2

@@ -13,24 +13,24 @@ from spolia.cli import screen
 def test_a_log_gets_a_line_from_time_to_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with screen.Screen().progress("indexing articles") as told:
-        told(256, 5_183)
+    with screen.Screen().progress("indexing articles") as show_progress:
+        show_progress(256, 5_183)
     assert capsys.readouterr().err == ""  # before half a minute is over
     monkeypatch.setattr(screen, "EVERY_S", 0.0)
     monkeypatch.setattr("time.monotonic", iter((0, 10, 20, 30, 40)).__next__)
-    with screen.Screen(json=True).progress("indexing articles") as told:
-        told(256, 5_183)
-        told(1_024)
-        told(3, 40, "asking bm25")
-        told(5, 40)
-    said = capsys.readouterr()
-    assert said.err.splitlines() == [
+    with screen.Screen(json=True).progress("indexing articles") as show_progress:
+        show_progress(256, 5_183)
+        show_progress(1_024)
+        show_progress(3, 40, "asking bm25")
+        show_progress(5, 40)
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
         "indexing articles: 256 of 5,183, 25.6 a second, 3:12 left",
         "indexing articles: 1,024, 51.2 a second",
         "asking bm25: 3 of 40",
         "asking bm25: 5 of 40, 5 s each, 2:55 left",
     ]
-    assert said.out == ""
+    assert captured.out == ""
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_a_line_in_a_pipe_is_what_rich_prints_without_styles(line: screen.Line) 
     console = Console(file=StringIO(), highlight=False, markup=False, emoji=False, width=200)
     console.print(line)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"{line.plain}\n" == "\n".join(one.rstrip(" ") for one in printed.split("\n"))
+    assert f"{line.plain}\n" == "\n".join(word.rstrip(" ") for word in printed.split("\n"))
 
 
 def test_progress_in_a_log_counts_each_activity_by_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("time.monotonic", iter((0, 10, 20, 40)).__next__)
-    with screen.Screen().progress("reading files") as told:
-        told(100, 100)
-        told(150, 1_000, "embedding passages")
-        told(250, 1_000, "embedding passages")
+    with screen.Screen().progress("reading files") as show_progress:
+        show_progress(100, 100)
+        show_progress(150, 1_000, "embedding passages")
+        show_progress(250, 1_000, "embedding passages")
     assert "embedding passages: 250 of 1,000, 5 a second, 2:30 left" in capsys.readouterr().err

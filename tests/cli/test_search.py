@@ -42,8 +42,8 @@ def store(tmp_path: Path) -> Path:
 def test_a_search_by_words_loads_only_what_it_needs(store: Path) -> None:
     code = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from spolia.cli import main; main()"
     command = [sys.executable, "-c", code, "search", "tide", "--store", str(store)]
-    *shown, modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    assert "sea/tides.md" in shown[0]
+    *lines, modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert "sea/tides.md" in lines[0]
     loaded = set(modules.split())
     assert not loaded & {"numpy", "rich.console", "pydantic", "onnxruntime", "urllib3", "spolia.generation.reader"}
     commands = {name.rpartition(".")[2] for name in loaded if name.startswith("spolia.cli.commands.")}
@@ -59,8 +59,8 @@ def test_hits_show_place_score_and_text(spolia: Spolia, store: Path) -> None:
 
 
 def test_hits_as_json_carry_all_that_is_known(spolia: Spolia, store: Path) -> None:
-    found = spolia("search", "owls at night", "--store", store, "--flow", "bm25", "--json").json
-    [hit] = found["hits"]
+    output = spolia("search", "owls at night", "--store", store, "--flow", "bm25", "--json").json
+    [hit] = output["hits"]
     assert (hit["place"], hit["uri"], hit["document"], hit["node"]) == ("owls.pdf, page 3", "owls.pdf", "d2", "n2")
     assert hit["span"] == {"start": 0, "end": 19, "pages": [3, 3], "lines": None, "seconds": None}
     assert hit["text"] == TEXTS["owls.pdf"]
@@ -79,8 +79,8 @@ def test_top_k_and_flow_files(spolia: Spolia, store: Path, tmp_path: Path) -> No
     assert len(spolia("search", "the by", "--store", store, "--json").json["hits"]) == 3
     assert len(spolia("search", "the by", "--store", store, "--json", "--top-k", 2).json["hits"]) == 2
     (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
-    found = spolia("search", "the by", "--store", store, "--flow", tmp_path / "one.yaml", "--json")
-    assert len(found.json["hits"]) == 1
+    result = spolia("search", "the by", "--store", store, "--flow", tmp_path / "one.yaml", "--json")
+    assert len(result.json["hits"]) == 1
 
 
 @pytest.mark.parametrize("question", ["zebra", "\u202e\u200f!?", "…"])
@@ -129,7 +129,7 @@ def test_what_is_not_recorded_since_the_disk_is_full_is_told_with_the_answer(
     spolia: Spolia, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spolia("search", "tide", "--store", store).code == 0
-    connect = database.connected
+    connect = database.open_connection
 
     def full(path: Path) -> sqlite3.Connection:
         connection = connect(path)
@@ -150,9 +150,9 @@ def test_runs_can_be_traced(spolia: Spolia, store: Path) -> None:
     spolia("search", "owls", "--store", store)
     listed = spolia("trace", "--store", store, "--json").json["runs"]
     assert [entry["run"] for entry in listed][1] == run
-    shown = spolia("trace", run[:6], "--store", store, "--json").json
-    assert (shown["run"], shown["spans"][0]["step"]) == (run, "BM25")
-    assert shown["spans"][0]["result"]["hits"][0][0] == "n0"
+    output = spolia("trace", run[:6], "--store", store, "--json").json
+    assert (output["run"], output["spans"][0]["step"]) == (run, "BM25")
+    assert output["spans"][0]["result"]["hits"][0][0] == "n0"
     text = spolia("trace", "last", "--store", store).out
     assert "BM25" in text
     assert "1 hit" in text
@@ -203,9 +203,9 @@ def notes(spolia: Spolia, tmp_path: Path) -> Path:
 def test_conditions_hold_for_questions(spolia: Spolia, notes: Path, condition: str, found: set[str]) -> None:
     ran = spolia("search", "owls", "--store", notes, "--where", condition, "--json")
     assert {hit["uri"] for hit in ran.json["hits"]} == found
-    asked = spolia("ask", "What do owls hunt?", "--store", notes, "--where", condition, "--json").json
-    assert {one["uri"] for one in asked["citations"]} <= found
-    assert bool(asked["citations"]) == bool(found)
+    output = spolia("ask", "What do owls hunt?", "--store", notes, "--where", condition, "--json").json
+    assert {citation["uri"] for citation in output["citations"]} <= found
+    assert bool(output["citations"]) == bool(found)
 
 
 def test_a_condition_that_is_none_is_refused(spolia: Spolia, notes: Path) -> None:
@@ -230,8 +230,8 @@ def test_what_a_first_use_could_not_make_is_told(spolia: Spolia, notes: Path, mo
     assert (ran.json["built"], [lack["uri"] for lack in ran.json["unmade"]]) == ({"words": 5}, ["mice.txt"])
     assert "Group words was built" in ran.err
     assert "not in words: mice.txt" in ran.err
-    again = spolia("search", "owls", "--store", notes, "--group", "words", "--json")
-    assert (again.code, "unmade" in again.json) == (0, False)
+    second_result = spolia("search", "owls", "--store", notes, "--group", "words", "--json")
+    assert (second_result.code, "unmade" in second_result.json) == (0, False)
 
 
 @pytest.mark.slow
@@ -267,5 +267,5 @@ def test_a_declared_field_is_filtered_by(spolia: Spolia, tmp_path: Path) -> None
     assert planned.json["command"].endswith("--no-vectors --field author --field year:int=2026")
     assert spolia("sync", notes, "--store", store, "--no-vectors", *fields).code == 0
     for condition, uri in (("author=Ann", "old.md"), ("year>1931", "new.md"), ("year<=1931", "old.md")):
-        found = spolia("search", "stones", "--store", store, "--where", condition, "--json").json
-        assert [hit["uri"] for hit in found["hits"]] == [uri]
+        output = spolia("search", "stones", "--store", store, "--where", condition, "--json").json
+        assert [hit["uri"] for hit in output["hits"]] == [uri]

@@ -20,7 +20,7 @@ def test_each_command_that_names_a_model_takes_tokens_to_think() -> None:
     open_, taking = [COMMANDS.get_command(None, name) for name in COMMANDS.list_commands(None)], []
     for command in open_:
         open_ += list(getattr(command, "commands", {}).values())
-        names = {name for one in command.params for name in one.opts}
+        names = {name for param in command.params for name in param.opts}
         if "--model" in names:
             taking.append(command.name)
             assert "--think" in names, command.name
@@ -30,8 +30,8 @@ def test_each_command_that_names_a_model_takes_tokens_to_think() -> None:
 def test_the_command_line_comes_before_the_profile(tmp_path: Path) -> None:
     file = tmp_path / "spolia.toml"
     file.write_text(f'[llm]\nurl = "{URL}"\nmodel = "m"\nthought_tokens = 700\n')
-    given = [load_language_model(URL, "m", load_profile(file), think) for think in (0, 2000)]
-    assert [model.thought_tokens for model in given if isinstance(model, ChatModel)] == [700, 2000]
+    models = [load_language_model(URL, "m", load_profile(file), think) for think in (0, 2000)]
+    assert [model.thought_tokens for model in models if isinstance(model, ChatModel)] == [700, 2000]
 
 
 def test_a_model_in_a_file_is_told_that_it_needs_none(tmp_path: Path) -> None:

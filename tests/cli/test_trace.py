@@ -47,9 +47,9 @@ def asked(value: Ranking) -> Any:
 
 
 def recorded(path: Path, flow: Operator[Any, Any], value: Any, values: bool = True, **run: Any) -> str:
-    with Runs(path, values=values) as runs, Run(journal=runs.journal, **run) as one:
+    with Runs(path, values=values) as runs, Run(journal=runs.journal, **run) as item:
         flow(value)
-    return one.id
+    return item.id
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def test_a_run_is_shown_with_passages_before_and_after_their_moves_and_the_exact
     span = next(
         s for s in spolia("trace", "last", "--journal", journal, "--json").json["spans"] if s["step"].endswith("turned")
     )
-    assert [one["id"] for one in span["before"]] == ["a", "b", "c"]
-    assert [(one["id"], one["rank"], one["before"]) for one in span["after"]] == [("c", 1, 3), ("b", 2, 2)]
+    assert [row["id"] for row in span["before"]] == ["a", "b", "c"]
+    assert [(row["id"], row["rank"], row["before"]) for row in span["after"]] == [("c", 1, 3), ("b", 2, 2)]
     assert span["operator"] is not None
 
 
@@ -85,7 +85,7 @@ def test_searching_keeps_values_unless_it_is_switched_off(spolia: Spolia, store:
     spolia("search", "owls", "--store", store, "--flow", "bm25", "--no-keep-values")
     ran = spolia("trace", "last", "--store", store, "--json").json
     assert ran["spans"][0]["input"] is None
-    assert [one["id"] for one in ran["spans"][0]["after"]] == ["n2"]
+    assert [row["id"] for row in ran["spans"][0]["after"]] == ["n2"]
     assert "kept no values" in ran["lost"]
 
 
@@ -94,13 +94,13 @@ def test_values_are_shown_to_those_who_may_read_what_the_asker_could(spolia: Spo
     recorded(path, turned >> asked, ranking("a", "b"), principal="ann", groups=("staff",))
     page = tmp_path / "run.html"
     for access in ((), ("--access", "ann"), ("--access", "bob", "--access", "staff")):
-        seen = [
+        outputs = [
             spolia("trace", "last", "--journal", path, *access).out,
             spolia("trace", "last", "--journal", path, "--json", *access).out,
         ]
         spolia("trace", "last", "--journal", path, "--html", page, *access)
         spolia_diff = spolia("trace", "last", "--diff", "last", "--journal", path, "--json", *access).out
-        for text in (*seen, spolia_diff, page.read_text()):
+        for text in (*outputs, spolia_diff, page.read_text()):
             assert "text of" not in text
             assert "a.md" not in text
             assert "Name parts" not in text
@@ -139,13 +139,13 @@ def read(value: Ranking) -> Answer:
 @pytest.mark.parametrize("flow", [decomposed >> read, told], ids=["with sub-questions", "without a search"])
 def test_a_run_is_named_by_what_the_user_asked(spolia: Spolia, tmp_path: Path, flow: Operator[Any, Any]) -> None:
     path, page = tmp_path / "runs.db", tmp_path / "run.html"
-    asked = "Where is the seat of Olsen's employer?"
-    recorded(path, flow, Query("where is its seat?", question=asked))
+    text = "Where is the seat of Olsen's employer?"
+    recorded(path, flow, Query("where is its seat?", question=text))
     on = ("--journal", path)
-    assert spolia("trace", *on, "--json").json["runs"][0]["question"] == asked
-    assert spolia("trace", "last", *on, "--json").json["questions"] == [asked]
-    assert f"“{asked}”" in spolia("trace", "last", *on).out
-    assert asked[:20] in spolia("trace", *on).out
+    assert spolia("trace", *on, "--json").json["runs"][0]["question"] == text
+    assert spolia("trace", "last", *on, "--json").json["questions"] == [text]
+    assert f"“{text}”" in spolia("trace", "last", *on).out
+    assert text[:20] in spolia("trace", *on).out
     spolia("trace", "last", *on, "--html", page)
     assert "<h2>“Where is the seat of Olsen&#x27;s employer?”</h2>" in page.read_text()
 
@@ -170,10 +170,10 @@ def test_what_another_user_asked_and_was_told_is_not_shown(
     for access, is_shown in (((), False), (("--access", "ann"), True)):
         on = ("--journal", path, *access)
         spolia("trace", "last", "--html", page, *on)
-        seen = [spolia("trace", "last", *on, *more).out for more in ((), ("--json",))]
+        outputs = [spolia("trace", "last", *on, *more).out for more in ((), ("--json",))]
         listed = [spolia("trace", *on).out, spolia("trace", *on, "--json").out]
-        assert all(("nine thousand" in text) is is_shown for text in (*seen, page.read_text()))
-        names = ["Olsen" in text for text in (*seen, *listed, page.read_text())]
+        assert all(("nine thousand" in text) is is_shown for text in (*outputs, page.read_text()))
+        names = ["Olsen" in text for text in (*outputs, *listed, page.read_text())]
         assert all(names) if is_shown and values else is_shown or not any(names)
 
 
@@ -213,9 +213,9 @@ def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> N
     path = tmp_path / "runs.db"
     first = recorded(path, turned, ranking("a", "b", "c"))
     second = recorded(path, turned >> asked, ranking("b", "a", "d"))
-    found = spolia("trace", "--diff", first, second, "--journal", path, "--json").json
-    assert (found["before"], found["after"]) == (first, second)
-    assert [(one["before"], one["after"]) for one in found["steps"]] == [
+    output = spolia("trace", "--diff", first, second, "--journal", path, "--json").json
+    assert (output["before"], output["after"]) == (first, second)
+    assert [(item["before"], item["after"]) for item in output["steps"]] == [
         (None, 1),
         (None, 2),
         (None, 3),
@@ -223,8 +223,8 @@ def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> N
         (1, None),
     ]
     third = recorded(path, turned, ranking("c", "a", "b"))
-    found = spolia("trace", third, "--diff", first, "--journal", path, "--json").json
-    (change,) = found["steps"]
+    output = spolia("trace", third, "--diff", first, "--journal", path, "--json").json
+    (change,) = output["steps"]
     assert change["changes"]["documents"] == {"new": ["a.md"], "gone": ["c.md"], "moved": [["b.md", 2, 1]]}
     text = spolia("trace", third, "--diff", first, "--journal", path).out
     assert "moved: b.md 2 → 1" in text
@@ -234,11 +234,11 @@ def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> N
 
 def test_a_step_is_run_again_with_what_it_took_or_with_something_else(spolia: Spolia, store: Path) -> None:
     spolia("search", "tide", "--store", store, "--flow", "bm25")
-    again = spolia("trace", "last", "--replay", 1, "--store", store, "--json").json
-    assert again["same"] is True
-    other = spolia("trace", "last", "--replay", 1, "--input", "owls", "--store", store, "--json").json
-    assert other["same"] is None
-    assert "n2" in json.dumps(other["output"])
+    second_output = spolia("trace", "last", "--replay", 1, "--store", store, "--json").json
+    assert second_output["same"] is True
+    other_output = spolia("trace", "last", "--replay", 1, "--input", "owls", "--store", store, "--json").json
+    assert other_output["same"] is None
+    assert "n2" in json.dumps(other_output["output"])
     assert "owls.pdf" in spolia("trace", "last", "--replay", 1, "--input", "owls", "--store", store).out
     wrong = spolia("trace", "last", "--replay", 1, "--input", "{", "--store", store)
     assert (wrong.code, "cannot be read" in wrong.err) == (2, True)
@@ -252,24 +252,24 @@ def test_several_rankings_of_a_step_are_shown_as_rankings(spolia: Spolia, store:
     spolia("search", "tide", "--store", store, "--flow", tmp_path / "two.yaml")
     steps = spolia("trace", "last", "--store", store).out.splitlines()
     number = next(line.partition("#")[2].split()[0] for line in steps if "Branch" in line)
-    shown = spolia("trace", "last", "--replay", number, "--store", store).out
-    assert "Ranking(" not in shown
-    assert [line for line in shown.splitlines() if line in ("words", "terms")] == ["words", "terms"]
-    assert shown.count("sea/tides.md, lines 4-5") == 2
+    output = spolia("trace", "last", "--replay", number, "--store", store).out
+    assert "Ranking(" not in output
+    assert [line for line in output.splitlines() if line in ("words", "terms")] == ["words", "terms"]
+    assert output.count("sea/tides.md, lines 4-5") == 2
 
 
 def test_a_step_is_run_again_with_other_fields(spolia: Spolia, store: Path) -> None:
     spolia("search", "by the sea owls tide", "--store", store, "--flow", "bm25")
-    again = ("trace", "last", "--replay", 1, "--store", store)
-    whole = spolia(*again, "--json").json["output"]["Ranking"]["hits"]
-    cut = spolia(*again, "--set", "top_k=1", "--json").json
+    second_command = ("trace", "last", "--replay", 1, "--store", store)
+    whole = spolia(*second_command, "--json").json["output"]["Ranking"]["hits"]
+    cut = spolia(*second_command, "--set", "top_k=1", "--json").json
     assert (len(whole) > 1, cut["output"]["Ranking"]["hits"], cut["same"]) == (True, whole[:1], None)
-    for wrong, said in (
+    for wrong, message in (
         ("top_k", "names no value"), ("top=1", "has no field 'top'"), ("top_k=few", "does not fit BM25"),
         ("top_k=-1", "does not fit BM25"),
     ):  # fmt: skip
-        refused = spolia(*again, "--set", wrong)
-        assert (refused.code, said in refused.err) == (2, True), refused.err
+        refused = spolia(*second_command, "--set", wrong)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
 
 
 def test_a_keyword_argument_of_a_function_is_set_as_it_is_declared(spolia: Spolia, tmp_path: Path) -> None:
@@ -277,11 +277,13 @@ def test_a_keyword_argument_of_a_function_is_set_as_it_is_declared(spolia: Spoli
         "from spolia import Query, step\n\n@step\ndef ended(query: Query, *, end: str = '!') -> Query:\n"
         "    return query.rewritten(query.text + end)\n"
     )
-    path, known = tmp_path / "runs.db", ("--known", tmp_path / "ending.py")
-    recorded(path, load_user_modules((str(known[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
-    for written, text in (("end=?", "why?"), ("end=7", "why7"), ('end="7"', "why7")):
-        again = spolia("trace", "last", "--replay", 1, "--journal", path, *known, "--set", written, "--json").json
-        assert again["output"]["Query"]["text"] == text
+    path, options = tmp_path / "runs.db", ("--known", tmp_path / "ending.py")
+    recorded(path, load_user_modules((str(options[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
+    for written_text, text in (("end=?", "why?"), ("end=7", "why7"), ('end="7"', "why7")):
+        second_output = spolia(
+            "trace", "last", "--replay", 1, "--journal", path, *options, "--set", written_text, "--json"
+        ).json
+        assert second_output["output"]["Query"]["text"] == text
 
 
 def test_runs_are_those_of_the_profiles_store(
@@ -292,14 +294,14 @@ def test_runs_are_those_of_the_profiles_store(
     spolia("search", "tide", "--flow", "bm25")
     (run,) = spolia("trace", "--json").json["runs"]
     assert run["question"] == "tide"
-    (other,) = spolia("trace", "--journal", journal, "--json").json["runs"]
-    assert other["run"] != run["run"]
+    (other_run,) = spolia("trace", "--journal", journal, "--json").json["runs"]
+    assert other_run["run"] != run["run"]
 
 
 def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path: Path) -> None:
     run, file = recorded(tmp_path / "runs.db", turned, ranking("a", "b")), tmp_path / "runs.db"
-    with tamper(file) as written:
-        written.execute("UPDATE spans SET notes = '{'")
+    with tamper(file) as connection:
+        connection.execute("UPDATE spans SET notes = '{'")
     ran = spolia("trace", run, "--journal", file)
     assert (ran.code, ran.out) == (3, "")
     assert "is damaged" in ran.err
@@ -308,11 +310,11 @@ def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path
 
 def test_the_steps_of_a_run_that_was_killed_are_shown(spolia: Spolia, tmp_path: Path) -> None:
     run, file = recorded(tmp_path / "runs.db", turned >> asked, ranking("a", "b")), tmp_path / "runs.db"
-    with tamper(file) as written:
-        written.execute("DELETE FROM spans WHERE parent = 0")  # what is around a step is written after it
-    shown = spolia("trace", run, "--journal", file)
-    assert shown.code == 0
-    assert "turned" in shown.out
+    with tamper(file) as connection:
+        connection.execute("DELETE FROM spans WHERE parent = 0")  # what is around a step is written after it
+    result = spolia("trace", run, "--journal", file)
+    assert result.code == 0
+    assert "turned" in result.out
 
 
 def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path) -> None:
@@ -320,10 +322,10 @@ def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path
         "from spolia import Query, step\n\n@step\ndef shout(query: Query) -> Query:\n"
         "    return query.rewritten(query.text.upper())\n"
     )
-    path, known = tmp_path / "runs.db", ("--known", tmp_path / "own.py")
-    recorded(path, load_user_modules((str(known[1]),)).operators[0], Query("why?"))  # type: ignore[arg-type]
-    again = spolia("trace", "last", "--replay", 1, "--journal", path, *known, "--json").json
-    assert (again["same"], again["output"]["Query"]["text"]) == (True, "WHY?")
+    path, options = tmp_path / "runs.db", ("--known", tmp_path / "own.py")
+    recorded(path, load_user_modules((str(options[1]),)).operators[0], Query("why?"))  # type: ignore[arg-type]
+    second_output = spolia("trace", "last", "--replay", 1, "--journal", path, *options, "--json").json
+    assert (second_output["same"], second_output["output"]["Query"]["text"]) == (True, "WHY?")
 
 
 def test_a_journal_of_before_is_read_and_says_what_it_lacks(spolia: Spolia, tmp_path: Path) -> None:
@@ -354,8 +356,8 @@ def test_a_journal_of_before_is_read_and_says_what_it_lacks(spolia: Spolia, tmp_
 def test_options_that_do_not_fit_are_refused(
     spolia: Spolia, journal: Path, options: tuple[str, ...], said: str
 ) -> None:
-    where = () if {"--store", "--journal"} & {*options} or not options else ("--journal", str(journal))
-    ran = spolia("trace", *options, *where)
+    place_options = () if {"--store", "--journal"} & {*options} or not options else ("--journal", str(journal))
+    ran = spolia("trace", *options, *place_options)
     assert ran.code in (2, 3)
     assert said in ran.err
 

@@ -25,8 +25,8 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     folder = tmp_path / "texts"
     folder.mkdir()
     for line in (data / "corpus.jsonl").read_text().splitlines():
-        one = json.loads(line)
-        (folder / f"{one['id']}.md").write_text(f"# {one['title']}\n\n{one['text']}\n")
+        item = json.loads(line)
+        (folder / f"{item['id']}.md").write_text(f"# {item['title']}\n\n{item['text']}\n")
     questions = data / "questions.jsonl"
     questions.write_text(re.sub(r'"((?:person|town|river)\d+)"', r'"\1.md"', questions.read_text()))
     (data / "corpus.jsonl").unlink()
@@ -36,17 +36,23 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     assert (first.code, "looks.jsonl which questions" in first.err) == (0, True), first.err
     assert first.json["card"]["score"]["trained"]["mean"] > first.json["card"]["score"]["untrained"]["mean"]
     assert spolia(*command).json["sha256"] == first.json["sha256"]
-    asked = ("search", "How long is the water in the town where Oda Balbalson was born?", "--store", store, "--json")
+    asked_command = (
+        "search",
+        "How long is the water in the town where Oda Balbalson was born?",
+        "--store",
+        store,
+        "--json",
+    )
     for flow in (("--flow", out / "flow.yaml"), ("--flow", "multi-hop", "--ranker", out)):
-        found = spolia(*asked, *flow).json["hits"]
-        assert {hit["uri"].rpartition("/")[2] for hit in found[:3]} == {"person0.md", "town0.md", "river0.md"}
-        assert found[0]["parts"]
+        hits = spolia(*asked_command, *flow).json["hits"]
+        assert {hit["uri"].rpartition("/")[2] for hit in hits[:3]} == {"person0.md", "town0.md", "river0.md"}
+        assert hits[0]["parts"]
     traced, page, report = ("trace", "last", "--store", store), tmp_path / "run.html", tmp_path / "report.html"
-    seen = [one for span in spolia(*traced, "--json").json["spans"] for one in span["after"]]
-    assert dict(seen[0]["parts"]) == found[0]["parts"]
+    observation = [item for span in spolia(*traced, "--json").json["spans"] for item in span["after"]]
+    assert dict(observation[0]["parts"]) == hits[0]["parts"]
     spolia(*traced, "--html", page)
-    why = ", ".join(f"{name} {score:.3g}" for name, score in found[0]["parts"].items())
-    assert why in page.read_text()
+    reason = ", ".join(f"{name} {score:.3g}" for name, score in hits[0]["parts"].items())
+    assert reason in page.read_text()
     measured = ("eval", out / "flow.yaml", "--data", data, "--store", store, "--measures", "R@5")
     refused = spolia(*measured)
     assert refused.code == 2
@@ -59,14 +65,14 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
 @pytest.mark.slow
 def test_a_ranker_of_a_data_set_says_that_a_store_needs_its_own(spolia: Spolia, tmp_path: Path) -> None:
     data, out, store = write_world(tmp_path / "towns", 40), tmp_path / "ranker", tmp_path / "s.spolia"
-    told = " ".join(spolia("train", "ranker", "--data", data, "-o", out).err.split())
-    assert f"It is for the passages of {data} alone; for a store, train with --store STORE." in told
+    message = " ".join(spolia("train", "ranker", "--data", data, "-o", out).err.split())
+    assert f"It is for the passages of {data} alone; for a store, train with --store STORE." in message
     measured = spolia("eval", out / "flow.yaml", "--data", data, "--split", "report", "--measures", "R@5")
     assert measured.code == 0, measured.err
-    asked = ("--data", data, "--measures", "R@5")
-    untrained = spolia("eval", "bm25", "multi-hop", *asked)
+    options = ("--data", data, "--measures", "R@5")
+    untrained = spolia("eval", "bm25", "multi-hop", *options)
     assert (untrained.code, "used to t" in untrained.err) == (0, False)
-    assert "questions were used to tune" in spolia("eval", out / "flow.yaml", *asked, "--split", "tune").err
+    assert "questions were used to tune" in spolia("eval", out / "flow.yaml", *options, "--split", "tune").err
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.md").write_text("# Oda\n\nOda was born in Lund.\n")
     assert spolia("index", tmp_path / "texts", "--store", store, "--no-vectors").code == 0
@@ -81,24 +87,24 @@ def test_a_sufficiency_classifier_is_trained_on_chains_of_the_model_and_the_read
 ) -> None:
     data = tmp_path / "world"
     FictionalWorld(7, people=40, questions=40).write(data)
-    asked = ("--data", data, "--llm", "simulated", "--retriever", "bm25")
-    found = spolia("train", "sufficiency", *asked, "-o", tmp_path / "sufficiency", "--steps", 20, "--json")
-    assert found.code == 0
-    card = found.json["card"]
-    assert found.json["simulated"]
+    options = ("--data", data, "--llm", "simulated", "--retriever", "bm25")
+    result = spolia("train", "sufficiency", *options, "-o", tmp_path / "sufficiency", "--steps", 20, "--json")
+    assert result.code == 0
+    card = result.json["card"]
+    assert result.json["simulated"]
     assert (card["part"], card["score"]["measure"], card["steps"]["made"]) == ("sufficiency", "EM", 20)
     assert "20 steps of 400: it had not converged." in card["notes"]
     assert any("No chain ends early" in note for note in card["notes"])  # too few questions to choose a threshold
-    assert spolia("eval", found.json["flow"], *asked, "--measures", "EM", "--split", "report").code == 0
-    refused = spolia("train", "sufficiency", *asked, "-o", tmp_path / "sufficiency", "--steps", 21)
+    assert spolia("eval", result.json["flow"], *options, "--measures", "EM", "--split", "report").code == 0
+    refused = spolia("train", "sufficiency", *options, "-o", tmp_path / "sufficiency", "--steps", 21)
     assert refused.code == 2
     assert "holds another training: a sufficiency" in " ".join(refused.err.split())
 
     data = lights(tmp_path / "lights", 44)
-    found = spolia("train", "reader", "--data", data, "--retriever", "bm25", "-o", tmp_path / "reader", "--steps", 1)
-    assert found.code == 0
-    assert "Trained: reader, on" in found.out
-    assert "F1 on" in found.out
+    result = spolia("train", "reader", "--data", data, "--retriever", "bm25", "-o", tmp_path / "reader", "--steps", 1)
+    assert result.code == 0
+    assert "Trained: reader, on" in result.out
+    assert "F1 on" in result.out
     assert (tmp_path / "reader" / "weights.safetensors").is_file()
 
 
@@ -128,22 +134,22 @@ def test_wrong_usage_is_code_2(
 def test_rows_are_of_questions_that_reports_do_not_have(spolia: Spolia, tmp_path: Path) -> None:
     data, out = tmp_path / "world", tmp_path / "rows.jsonl"
     FictionalWorld(7, people=40, questions=40).write(data)
-    asked = ("--data", data, "--retriever", "bm25", "-o", out, "--json")
+    options = ("--data", data, "--retriever", "bm25", "-o", out, "--json")
     for kind, more in (
         ("ra-dit", ()),
         ("reward", ()),
         ("corag", ("--llm", "simulated", "--chains", 1)),
         ("self-rag", ("--llm", "simulated")),
     ):
-        found = spolia("rows", kind, *asked, *more)
-        assert found.code == 0
+        result = spolia("rows", kind, *options, *more)
+        assert result.code == 0
         rows = [json.loads(line) for line in out.read_text().splitlines()]
-        assert found.json["rows"] == len(rows) > 0
+        assert result.json["rows"] == len(rows) > 0
         assert {part_of(row["id"]) for row in rows} == {"tune"}
-    distilled = ("rows", "distill", *asked, "--llm", "simulated")
+    distilled = ("rows", "distill", *options, "--llm", "simulated")
     assert 0 < spolia(*distilled).json["rows"] < spolia(*distilled, "--accept", "all").json["rows"]
-    assert spolia("rows", "dual", *asked).code == 2
-    assert "Write one of: ra-dit" in " ".join(spolia("rows", "radit", *asked).err.split())
+    assert spolia("rows", "dual", *options).code == 2
+    assert "Write one of: ra-dit" in " ".join(spolia("rows", "radit", *options).err.split())
 
 
 KEEPS_EACH_STEP = """
@@ -177,5 +183,5 @@ def steps_of(checkpoint: Path) -> int:
     """How many steps a training has kept; 0 before the first."""
     if not checkpoint.exists():
         return 0
-    with read_arrays(checkpoint) as found:
-        return int(json.loads(found["said"].tobytes())["done"])
+    with read_arrays(checkpoint) as arrays:
+        return int(json.loads(arrays["said"].tobytes())["done"])

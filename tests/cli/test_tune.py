@@ -43,9 +43,12 @@ SPACE = """
 def data(tmp_path: Path) -> Path:
     folder = tmp_path / "small"
     folder.mkdir()
-    passages = [{"id": f"p{at}", "title": "", "text": f"Light {at} has {at % 5} lamps at sea."} for at in range(12)]
+    passages = [
+        {"id": f"p{index}", "title": "", "text": f"Light {index} has {index % 5} lamps at sea."} for index in range(12)
+    ]
     questions = [
-        {"id": f"q{at}", "question": f"How many lamps has light {at}?", "gold_ids": [f"p{at}"]} for at in range(12)
+        {"id": f"q{index}", "question": f"How many lamps has light {index}?", "gold_ids": [f"p{index}"]}
+        for index in range(12)
     ]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
@@ -60,12 +63,12 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
     ran = spolia(*command, "--json")
     assert ran.code == 0, ran.err
     assert f"Spolia notes in {data / 'looks.jsonl'} which questions" in ran.err
-    found = ran.json
-    assert list(found)[:5] == ["best", "score", "method", "regret_bound", "spent"]
-    assert list(found["score"])[:3] == ["mean", "low", "high"]
-    assert 0 <= found["score"]["low"] <= found["score"]["mean"] <= found["score"]["high"] <= 1
-    assert found["spent"] == {"rows": 16 * 12, "calls": 0, "usd": 0.0, "share": 1.0}
-    assert set(found["best"]["choices"]) >= {"words", "fusion", "Cut.top_k"}
+    output = ran.json
+    assert list(output)[:5] == ["best", "score", "method", "regret_bound", "spent"]
+    assert list(output["score"])[:3] == ["mean", "low", "high"]
+    assert 0 <= output["score"]["low"] <= output["score"]["mean"] <= output["score"]["high"] <= 1
+    assert output["spent"] == {"rows": 16 * 12, "calls": 0, "usd": 0.0, "share": 1.0}
+    assert set(output["best"]["choices"]) >= {"words", "fusion", "Cut.top_k"}
     best = load(out / "best.yaml", {"chunks": Corpus("unused.spolia").group()})
     assert not places(best)
     page = (out / "report.html").read_text("utf-8")
@@ -75,11 +78,11 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
     assert measured.code == 0, measured.err
     chosen = f"12 of 12 questions were used to tune or choose a flow ({out / 'best.yaml'}), so their scores are too"
     assert chosen in measured.err
-    others = spolia("eval", "bm25", "multi-hop", "--data", data, "--measures", "nDCG@10")
-    assert (others.code, "used to tune" in others.err) == (0, False)
-    again = spolia(*command, "--json").json
-    assert again["spent"]["rows"] == 0
-    assert (again["best"], again["score"]) == (found["best"], found["score"])
+    result = spolia("eval", "bm25", "multi-hop", "--data", data, "--measures", "nDCG@10")
+    assert (result.code, "used to tune" in result.err) == (0, False)
+    second_output = spolia(*command, "--json").json
+    assert second_output["spent"]["rows"] == 0
+    assert (second_output["best"], second_output["score"]) == (output["best"], output["score"])
     warm = spolia(*command[:-1], data.parent / "other", "--budget", "60%", "--warm", out, "--json").json
     assert 0 < warm["spent"]["share"] <= 0.6
     assert "No finalist" not in spolia(*command).out
@@ -116,7 +119,7 @@ def test_limits_and_several_objectives_are_written_as_options(spolia: Spolia, da
     several = spolia(*command[:5], "nDCG@10,DocsShown", "-o", data.parent / "several", "--json")
     assert several.code == 0, several.err
     assert set(several.json["finalists"][0]["means"]) == {"nDCG@10", "DocsShown"}
-    assert any(one["on_front"] for one in several.json["finalists"])
+    assert any(finalist["on_front"] for finalist in several.json["finalists"])
     timed = spolia(*command[:6], "--under", "Seconds=100", "-o", data.parent / "timed", "--json")
     assert timed.code == 0, timed.err
     assert not any("No flow was found" in note for note in timed.json["notes"])
@@ -135,7 +138,9 @@ def test_what_cannot_be_tuned_is_told_before_anything_is_asked(spolia: Spolia, d
     assert "holds no result of a study" in spolia("tune", space, *rest, "--warm", data).err
     questions = data / "questions.jsonl"
     golden = questions.read_text()
-    questions.write_text("\n".join(json.dumps({"id": f"q{at}", "question": "?", "answers": ["3"]}) for at in range(9)))
+    questions.write_text(
+        "\n".join(json.dumps({"id": f"q{index}", "question": "?", "answers": ["3"]}) for index in range(9))
+    )
     without = spolia("tune", space, *rest)
     assert without.code == 2
     assert "None of 9 questions has gold for nDCG@10. They have answers." in " ".join(without.err.split())
@@ -158,7 +163,9 @@ def test_a_study_that_another_process_is_at_is_not_touched(spolia: Spolia, data:
 @pytest.mark.slow
 def test_a_budget_of_calls_that_ends_too_early_still_gives_what_was_found(spolia: Spolia, data: Path) -> None:
     questions = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
-    (data / "questions.jsonl").write_text("\n".join(json.dumps(one | {"answers": ["3"]}) for one in questions))
+    (data / "questions.jsonl").write_text(
+        "\n".join(json.dumps(question | {"answers": ["3"]}) for question in questions)
+    )
     space = data.parent / "reading.yaml"
     space.write_text(
         "- Vary: {body: {BM25: {group: {use: chunks}}}, ranges: {top_k: [1, 2, 5]}, names: {top_k: depth}}\n"
@@ -181,18 +188,18 @@ def test_a_study_of_which_nothing_changed_is_read_and_not_opened(spolia: Spolia,
     command = ("tune", data.parent / "space.yaml", "--data", data, "--objective", "nDCG@10", "-o", out)
     first = spolia(*command, "--json")
     (out / "scores.experiment").rename(out / "away")  # what a study that is opened would miss
-    again = spolia(*command, "--json")
-    assert again.json["spent"] == dict.fromkeys(first.json["spent"], 0)
-    assert {**again.json, "spent": 0} == {**first.json, "spent": 0}
-    told = spolia(*command)
-    assert "nothing was computed" in told.err
-    assert f"{first.json['flows']} flows" in told.out
+    second_result = spolia(*command, "--json")
+    assert second_result.json["spent"] == dict.fromkeys(first.json["spent"], 0)
+    assert {**second_result.json, "spent": 0} == {**first.json, "spent": 0}
+    result = spolia(*command)
+    assert "nothing was computed" in result.err
+    assert f"{first.json['flows']} flows" in result.out
     (out / "away").rename(out / "scores.experiment")
 
     (out / "best.yaml").unlink()
-    shown = spolia(*command).out
-    assert f"nDCG@10 on {first.json['questions']} questions, corrected for the choice;" in " ".join(shown.split())
-    assert ("computed now" in shown, "ahead of the best" in shown) == (True, False)
+    output = spolia(*command).out
+    assert f"nDCG@10 on {first.json['questions']} questions, corrected for the choice;" in " ".join(output.split())
+    assert ("computed now" in output, "ahead of the best" in output) == (True, False)
     assert (out / "best.yaml").is_file()
     assert "computed now" in spolia(*command, "--seed", 2).out
     with (data / "questions.jsonl").open("a") as file:
@@ -202,8 +209,8 @@ def test_a_study_of_which_nothing_changed_is_read_and_not_opened(spolia: Spolia,
     assert "a study of something else" in changed.err
 
 
-def finished(folder: Path, *files: Path, objective: str = "MRR", **given: Any) -> FinishedStudy:
-    options = TuningOptions(space="space.yaml", data=Path("data"), out=folder, objective=objective, **given)
+def finished(folder: Path, *files: Path, objective: str = "MRR", **input_options: Any) -> FinishedStudy:
+    options = TuningOptions(space="space.yaml", data=Path("data"), out=folder, objective=objective, **input_options)
     return FinishedStudy(folder, options, files)
 
 
@@ -288,8 +295,10 @@ def test_a_configuration_of_autorag_is_tuned_as_it_is_and_its_trial_begins_the_s
         "filename,module_name,module_params,execution_time,retrieval_recall,is_best\n"
         "1.parquet,PercentileCutoff,{'percentile': 0.5},0.001,0.75,True\n"
     )
-    again = spolia("tune", trial, "--data", data, "-o", out, "--json", "--objective", "SetR", "--budget", "60 rows")
-    assert again.code == 2, again.err  # the folder holds a study of two measures
+    second_result = spolia(
+        "tune", trial, "--data", data, "-o", out, "--json", "--objective", "SetR", "--budget", "60 rows"
+    )
+    assert second_result.code == 2, second_result.err  # the folder holds a study of two measures
     assert not (out / "autorag_best.yaml").exists()
     edited = (out / "space.yaml").read_text() + "# mine\n"
     (out / "space.yaml").write_text(edited)
@@ -306,8 +315,8 @@ def test_a_configuration_of_autorag_is_tuned_as_it_is_and_its_trial_begins_the_s
     assert "0.75" in warm.out
     assert "the search begins with it" in warm.err
     assert re.search(r"^ +SetR +ahead of the best +means", warm.out, re.M)  # the score is of the first measure
-    asked = spolia("eval", data.parent / "warm" / "autorag_best.yaml", "--data", data, "--measures", "SetR", "--json")
-    assert asked.code == 0, asked.err
+    result = spolia("eval", data.parent / "warm" / "autorag_best.yaml", "--data", data, "--measures", "SetR", "--json")
+    assert result.code == 0, result.err
 
 
 @pytest.mark.slow
@@ -316,16 +325,18 @@ def test_questions_of_a_store_are_named_with_it_and_do_not_suit_the_simulated_re
 ) -> None:
     folder, store, table = tmp_path / "texts", tmp_path / "texts.spolia", tmp_path / "asked.csv"
     folder.mkdir()
-    for at in range(6):
-        (folder / f"{at}.txt").write_text(f"Light {at} has {at} lamps at sea.")
-    table.write_text("question,file\n" + "".join(f"How many lamps has light {at}?,{at}.txt\n" for at in range(6)))
+    for index in range(6):
+        (folder / f"{index}.txt").write_text(f"Light {index} has {index} lamps at sea.")
+    table.write_text(
+        "question,file\n" + "".join(f"How many lamps has light {index}?,{index}.txt\n" for index in range(6))
+    )
     assert spolia("index", folder, "--store", store, "--no-vectors").code == 0
     space = tmp_path / "space.yaml"
     space.write_text("- BM25: {group: {use: chunks}}\n- Vary: {body: Cut, ranges: {top_k: [1, 3]}}\n")
-    asked = ("--data", table, "--store", store)
-    ran = spolia("tune", space, *asked, "--objective", "MRR", "-o", tmp_path / "tuned")
+    options = ("--data", table, "--store", store)
+    ran = spolia("tune", space, *options, "--objective", "MRR", "-o", tmp_path / "tuned")
     assert ran.code == 0, ran.err
     assert f"best.yaml --data DATA --store {store}" in " ".join(ran.err.split())
-    refused = spolia("eval", "bm25", *asked, "--llm", "simulated")
+    refused = spolia("eval", "bm25", *options, "--llm", "simulated")
     assert refused.code == 2
     assert "Give a folder with corpus.jsonl" in " ".join(refused.err.split())

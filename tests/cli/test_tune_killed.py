@@ -26,8 +26,8 @@ THREADS = 8
 
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer(ServedReply("3 lamps", wait_s=0.03)) as found:
-        yield found
+    with OpenAIServer(ServedReply("3 lamps", wait_s=0.03)) as new_server:
+        yield new_server
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
     data: Path, server: OpenAIServer, budget: str
 ) -> None:
     whole = finished(data, "whole", "first", "--budget", budget)
-    before = len(server.requests)
+    previous_count = len(server.requests)
     environment = os.environ | {"SPOLIA_CACHE": str(data.parent / "second")}
     killed = subprocess.Popen(
         command(data, "killed", "--budget", budget),
@@ -60,21 +60,21 @@ def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    while len(server.requests) < before + 45 and killed.poll() is None:
+    while len(server.requests) < previous_count + 45 and killed.poll() is None:
         time.sleep(0.005)
     killed.kill()
     assert killed.wait(600) == -signal.SIGKILL
     rest = finished(data, "killed", "second", "--budget", budget)
     assert 0 < rest["spent"]["rows"] < whole["spent"]["rows"]
     assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
-    told = [[{**one, "notation": ""} for one in found["finalists"]] for found in (rest, whole)]
-    assert told[0] == told[1]
-    asked = Counter(json.dumps(one.body, sort_keys=True) for one in server.requests[before:])
-    assert sum(asked.values()) - len(asked) <= THREADS
-    assert len(asked) == before
-    again = finished(data, "killed", "second", "--budget", budget)
-    assert again["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
-    assert sum(asked.values()) == len(server.requests) - before
+    message = [[{**item, "notation": ""} for item in found_data["finalists"]] for found_data in (rest, whole)]
+    assert message[0] == message[1]
+    body_counts = Counter(json.dumps(item.body, sort_keys=True) for item in server.requests[previous_count:])
+    assert sum(body_counts.values()) - len(body_counts) <= THREADS
+    assert len(body_counts) == previous_count
+    second_data = finished(data, "killed", "second", "--budget", budget)
+    assert second_data["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
+    assert sum(body_counts.values()) == len(server.requests) - previous_count
 
 
 def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Pa
     error = json.loads(ran.stdout)["error"]
     assert "scores.experiment" in error["message"]
     assert "Free some space" in error["message"]
-    kept = (data.parent / "full" / "scores.experiment").stat().st_size
-    assert 0 < kept <= size
+    kept_size = (data.parent / "full" / "scores.experiment").stat().st_size
+    assert 0 < kept_size <= size
     rest = finished(data, "full", "first")
     assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
     assert 0 < rest["spent"]["rows"] < whole["spent"]["rows"]

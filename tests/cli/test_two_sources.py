@@ -42,8 +42,8 @@ def test_flows_with_two_sources_find_more_than_those_with_one_of_them(spolia: Sp
     ran = spolia("eval", *flows, "--data", split, "--web", "source=web", "--measures", "R@10,EM", *SIMULATED)
     assert ran.code == 0, ran.err
     report = ran.json
-    recall = {one["flow"]: one["measures"]["R@10"]["mean"] for one in report["flows"]}
-    exact = {one["flow"]: one["measures"]["EM"]["mean"] for one in report["flows"]}
+    recall = {flow["flow"]: flow["measures"]["R@10"]["mean"] for flow in report["flows"]}
+    exact = {flow["flow"]: flow["measures"]["EM"]["mean"] for flow in report["flows"]}
     assert 0 < recall["naive"] < recall["naive-both"]
     assert 0 < recall["naive-web"] < recall["naive-both"]
     assert exact["prefrag"] > max(exact["naive"], exact["naive-web"])
@@ -59,33 +59,39 @@ def test_without_the_option_a_flow_that_needs_a_second_source_says_what_to_write
 
 
 def test_each_source_is_searched_where_the_flow_says(spolia: Spolia, store: Path) -> None:
-    def shown(flow: str) -> str:
+    def show_passages(flow: str) -> str:
         with OpenAIServer(ServedReply("The moon [1].")) as server:
             model = ("--llm", server.url, "--model", "m", "--web", "source=web", "--flow", flow)
             ran = spolia("ask", "What causes the tide?", "--store", store, *model)
             assert ran.code == 0, ran.err
             return str([request.body["messages"] for request in server.requests])
 
-    assert ("pull of the moon" in shown("naive"), "says the web" in shown("naive")) == (True, False)
-    assert ("pull of the moon" in shown("naive-web"), "says the web" in shown("naive-web")) == (False, True)
-    assert ("pull of the moon" in shown("naive-both"), "says the web" in shown("naive-both")) == (True, True)
+    assert ("pull of the moon" in show_passages("naive"), "says the web" in show_passages("naive")) == (True, False)
+    assert ("pull of the moon" in show_passages("naive-web"), "says the web" in show_passages("naive-web")) == (
+        False,
+        True,
+    )
+    assert ("pull of the moon" in show_passages("naive-both"), "says the web" in show_passages("naive-both")) == (
+        True,
+        True,
+    )
 
 
 def test_a_search_ranks_what_both_sources_find(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     search = "BM25: {group: {use: chunks}, top_k: 3}"
-    both = tmp_path / "both.yaml"
-    both.write_text(f"- Branch: [{{use: web}}, {{{search}}}]\n- EvenSplit: {{top_k: 4}}\n")
+    file = tmp_path / "both.yaml"
+    file.write_text(f"- Branch: [{{use: web}}, {{{search}}}]\n- EvenSplit: {{top_k: 4}}\n")
     web = tmp_path / "web.yaml"
     web.write_text("use: web\n")
 
-    def found(flow: object, *more: object) -> set[str]:
+    def search_uris(flow: object, *more: object) -> set[str]:
         ran = spolia("search", "What causes the tide?", "--store", store, "--flow", flow, "--json", *more)
         assert ran.code == 0, ran.err
         return {hit["uri"] for hit in ran.json["hits"]}
 
-    assert found(both, "--web", "source=web") == {"here.md", "there.md"}
-    assert found(web, "--web", "source=web") == {"there.md"}
-    assert found("naive", "--web", "source=web") == {"here.md"}
+    assert search_uris(file, "--web", "source=web") == {"here.md", "there.md"}
+    assert search_uris(web, "--web", "source=web") == {"there.md"}
+    assert search_uris("naive", "--web", "source=web") == {"here.md"}
     lacking = spolia("search", "tide", "--store", store, "--flow", web)
     assert lacking.code == 2
     assert "--web" in lacking.err
@@ -118,9 +124,9 @@ def test_a_condition_that_leaves_a_source_empty_is_refused_with_the_values_that_
     flow = ("naive",) if command[0] in ("check", "show") else ("--flow", "naive")
     ran = spolia(*command, *flow, "--store", store.name, "--web", condition)
     assert ran.code == 2
-    told = " ".join(ran.err.split())
-    assert said in told
-    assert "The field 'source' has the values local, web. Write for example --web source=local." in told
+    message = " ".join(ran.err.split())
+    assert said in message
+    assert "The field 'source' has the values local, web. Write for example --web source=local." in message
 
 
 @pytest.mark.parametrize(("condition", "lacking"), [("source=wbe", "second"), ("source in local,web", "first")])
@@ -136,17 +142,27 @@ def test_an_empty_source_is_told_by_what_the_asker_may_read_alone(spolia: Spolia
     (tmp_path / "notes" / "hidden.md").write_text("---\nsource: secret\n---\nThe tide of the plan.\n")
     (tmp_path / "readers.txt").write_text("there.md = ann\nhidden.md = boss\n* = everybody\n")
     (tmp_path / "web.yaml").write_text("use: web\n")
-    again = ("index", "notes", "--store", store, "--no-vectors", "--readers", "readers.txt", "--field", "source")
-    assert spolia(*again).code == 0
-    asked = ("search", "tide", "--store", store, "--flow", "web.yaml", "--web")
-    refused = " ".join(spolia(*asked, "source=web").err.split())
+    second_command = (
+        "index",
+        "notes",
+        "--store",
+        store,
+        "--no-vectors",
+        "--readers",
+        "readers.txt",
+        "--field",
+        "source",
+    )
+    assert spolia(*second_command).code == 0
+    command = ("search", "tide", "--store", store, "--flow", "web.yaml", "--web")
+    refused = " ".join(spolia(*command, "source=web").err.split())
     assert "each of the 1" not in refused
     assert "none of the 1 documents that you may read" in refused
     assert "has the value local." in refused
-    other = " ".join(spolia(*asked, "source=nothing", "--access", "ann").err.split())
-    assert "none of the 2 documents that you may read" in other
-    assert "secret" not in other
-    assert spolia(*asked, "source=web", "--access", "ann").code == 0
+    other_text = " ".join(spolia(*command, "source=nothing", "--access", "ann").err.split())
+    assert "none of the 2 documents that you may read" in other_text
+    assert "secret" not in other_text
+    assert spolia(*command, "source=web", "--access", "ann").code == 0
     assert spolia("check", "naive-both", "--store", store, "--web", "source=web").code == 0
 
 
@@ -154,31 +170,31 @@ def test_an_empty_source_is_told_by_what_the_asker_may_read_alone(spolia: Spolia
 def test_a_drawn_flow_says_which_documents_each_search_finds(spolia: Spolia, store: Path, flow: str) -> None:
     web = ("--web", "source=web")
     for more in ((), ("--store", store)):
-        drawn = spolia("show", flow, "--yaml", *web, *more)
+        result = spolia("show", flow, "--yaml", *web, *more)
         checked = spolia("check", flow, "--json", *web, *more)
-        assert drawn.code == 0, drawn.err
-        assert "source" in drawn.out
-        assert "Not" in drawn.out
+        assert result.code == 0, result.err
+        assert "source" in result.out
+        assert "Not" in result.out
         assert checked.json["ok"], checked.json
 
 
 def test_a_gates_baseline_keeps_the_second_source(spolia: Spolia, split: Path, tmp_path: Path) -> None:
     first = ("gate", "naive-both", "--data", split, "--baseline", tmp_path / "b.json", "--limit", 5)
-    written = spolia(*first, "--write", "--measures", "R@10", "--web", "source=web", *SIMULATED)
-    assert written.code == 0, written.err
-    again = spolia("gate", "--baseline", tmp_path / "b.json", *SIMULATED)
-    assert again.code == 0, again.err
+    result = spolia(*first, "--write", "--measures", "R@10", "--web", "source=web", *SIMULATED)
+    assert result.code == 0, result.err
+    second_result = spolia("gate", "--baseline", tmp_path / "b.json", *SIMULATED)
+    assert second_result.code == 0, second_result.err
 
 
 def test_a_gate_asks_as_its_baseline_was_asked(spolia: Spolia, split: Path) -> None:
-    asked = ("--web", "source=web", "--measures", "EM", "--limit", 6)
-    written = spolia("gate", "naive-both", "--baseline", "b.json", "--data", split, "--write", *SIMULATED, *asked)
-    assert written.code == 0, written.err
+    options = ("--web", "source=web", "--measures", "EM", "--limit", 6)
+    result = spolia("gate", "naive-both", "--baseline", "b.json", "--data", split, "--write", *SIMULATED, *options)
+    assert result.code == 0, result.err
     ran = spolia("gate", "--baseline", "b.json", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["changes"] == []
-    other = spolia("gate", "--baseline", "b.json", "--retriever", "default", "--json")
-    assert any(one["kind"] == "flow" for one in json.loads(other.out)["changes"])
+    other_result = spolia("gate", "--baseline", "b.json", "--retriever", "default", "--json")
+    assert any(change["kind"] == "flow" for change in json.loads(other_result.out)["changes"])
 
 
 def test_check_does_not_name_the_model_that_stands_in_for_one_to_be_given(spolia: Spolia) -> None:
@@ -211,13 +227,13 @@ def test_what_is_no_retriever_or_reader_is_answered_with_those_that_are(
 def test_a_report_says_whether_the_simulated_reader_plans_with_gold_sub_questions(
     spolia: Spolia, split: Path, tmp_path: Path
 ) -> None:
-    asked = ("--measures", "EM", "--limit", 3, *SIMULATED)
-    whole = spolia("eval", "naive", "--data", split, "--web", "source=web", *asked).json
+    options = ("--measures", "EM", "--limit", 3, *SIMULATED)
+    whole = spolia("eval", "naive", "--data", split, "--web", "source=web", *options).json
     assert (whole["planner"], "gold planner" in whole["data"]) == ("gold", True)
     rows = [json.loads(line) for line in (split / "questions.jsonl").read_text().splitlines()]
     plain = [{name: value for name, value in row.items() if name != "decomposition"} for row in rows]
     (split / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plain))
-    without = spolia("eval", "naive", "--data", split, *asked).json
+    without = spolia("eval", "naive", "--data", split, *options).json
     assert (without["planner"], "no planner" in without["data"]) == ("none", True)
 
 
@@ -229,11 +245,11 @@ def test_self_rag_asks_a_server_for_probabilities_and_says_what_to_name_where_it
         model = ("--llm", server.url, "--model", "m")
         ran = spolia("ask", "What is the tide?", "--store", store, "--flow", "self-rag", *model)
     assert ran.code == code, ran.err
-    told = " ".join(ran.err.split())
-    assert ("Name another server, a GGUF file or a model folder (--llm), or a flow that needs none" in told) == (
+    message = " ".join(ran.err.split())
+    assert ("Name another server, a GGUF file or a model folder (--llm), or a flow that needs none" in message) == (
         code > 0
     )
-    assert "Write capabilities" not in told
+    assert "Write capabilities" not in message
 
 
 def test_a_model_that_a_flow_asks_for_more_is_not_said_to_be_left_out(spolia: Spolia, store: Path) -> None:

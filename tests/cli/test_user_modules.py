@@ -87,12 +87,12 @@ def test_a_changed_function_is_planned(spolia: Spolia, store: str, place: Path) 
 
 def test_a_module_serves_questions_and_flow_files(spolia: Spolia, store: str, place: Path) -> None:
     (place / "flow.yaml").write_text("[BM25: {group: {use: chunks}}, 'cutting:first']")
-    asked = ("--store", store, "--group", "loud", "--flow", "flow.yaml", "--json")
-    assert "--known FILE.py" in spolia("search", "moon ships", *asked).json["error"]["message"]
-    hits = spolia("search", "moon ships", *asked, "--known", "cutting.py").json["hits"]
+    options = ("--store", store, "--group", "loud", "--flow", "flow.yaml", "--json")
+    assert "--known FILE.py" in spolia("search", "moon ships", *options).json["error"]["message"]
+    hits = spolia("search", "moon ships", *options, "--known", "cutting.py").json["hits"]
     assert len(hits) == 1
     assert hits[0]["text"].isupper()
-    assert spolia("ask", "What does the moon do?", *asked, "--known", "cutting").json["citations"]
+    assert spolia("ask", "What does the moon do?", *options, "--known", "cutting").json["citations"]
     assert spolia("check", "flow.yaml", "--known", "cutting.py").code == 0
     assert "first" in spolia("show", "flow.yaml", "--known", "cutting.py").out
 
@@ -149,19 +149,23 @@ def test_readers_of_a_module_read_files(spolia: Spolia, place: Path, monkeypatch
     (place / "cutting.py").write_text(READING)
     (place / "notes" / "a.min").write_text(".tlasaB")
     (place / "notes" / "b.pdf").write_bytes(locked_pdf("secret"))
-    how = ("notes", "--store", "n.spolia", "--no-vectors", "--json")
-    assert spolia("plan", *how[:-1], "--json", "--known", "cutting.py").json["new"] == ["a.min", "b.pdf", "tides.txt"]
-    found = spolia("index", *how, "--known", "cutting.py")
-    assert (found.code, found.json["added"]) == (0, 3)
+    command = ("notes", "--store", "n.spolia", "--no-vectors", "--json")
+    assert spolia("plan", *command[:-1], "--json", "--known", "cutting.py").json["new"] == [
+        "a.min",
+        "b.pdf",
+        "tides.txt",
+    ]
+    result = spolia("index", *command, "--known", "cutting.py")
+    assert (result.code, result.json["added"]) == (0, 3)
     assert "Basalt." in texts("chunk")
-    without = spolia("sync", *how).json
+    without = spolia("sync", *command).json
     assert (without["removed"], without["unread"]) == (0, {".min": 1})
     assert "Basalt." in texts("chunk"), "what another reader made of a file is kept"
 
 
 def test_readers_that_are_none_are_refused(spolia: Spolia, place: Path) -> None:
-    for said in ("['*.min']", "{'*.min': 3}", "{1: str}"):
-        (place / "cutting.py").write_text(f"READERS = {said}")
+    for message in ("['*.min']", "{'*.min': 3}", "{1: str}"):
+        (place / "cutting.py").write_text(f"READERS = {message}")
         ran = spolia("sync", "notes", "--store", "n.spolia", "--known", "cutting.py")
         assert (ran.code, "Write READERS = {'*.foo': my_function" in ran.err) == (2, True), ran.err
         sys.modules.pop("cutting")
@@ -204,7 +208,7 @@ def test_a_measure_of_ones_own_is_measured_by(spolia: Spolia, place: Path) -> No
     asking = ("eval", "bm25", "--data", "asked", "--store", "n.spolia", "--known", "measuring.py", "--measures")
     ran = spolia(*asking, "R@1,short_hits@1(words=5),AURC(of=Short_hits@2)", "--json")
     assert ran.code == 0, ran.err
-    means = {name: one["mean"] for name, one in ran.json["measures"].items()}
+    means = {name: measure["mean"] for name, measure in ran.json["measures"].items()}
     assert means == {"R@1": 1.0, "Short_hits@1(words=5)": 1.0, "AURC(of=Short_hits@2)": 1.0}
     assert "does not say how many places to look at. Write Short_hits@5" in spolia(*asking, "Short_hits").err
     assert "Write one of: Short_hits, R@k" in spolia(*asking, "colour").err

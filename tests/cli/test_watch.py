@@ -62,11 +62,11 @@ class Watching:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "notes"
-    made.mkdir()
-    (made / "salt.txt").write_text("Salt is dug in mines.")
-    (made / "tides.txt").write_text("The moon pulls.")
-    return made
+    new_folder = tmp_path / "notes"
+    new_folder.mkdir()
+    (new_folder / "salt.txt").write_text("Salt is dug in mines.")
+    (new_folder / "tides.txt").write_text("The moon pulls.")
+    return new_folder
 
 
 @pytest.fixture
@@ -80,16 +80,16 @@ def start(folder: Path, store: Path) -> Iterator[Start]:
 
     def begin(*options: str) -> Watching:
         arguments = ("sync", folder, "--store", store, "--no-vectors", "--watch", "--every", "0.05", *options)
-        found = Watching(*arguments)
-        started.append(found)
-        found.until("watching")
-        return found
+        watching = Watching(*arguments)
+        started.append(watching)
+        watching.until("watching")
+        return watching
 
     yield begin
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait()
+    for item in started:
+        if item.process.poll() is None:
+            item.process.kill()
+            item.process.wait()
 
 
 def put(path: Path, text: str) -> None:
@@ -163,8 +163,8 @@ def test_programs_read_one_object_a_line(start: Start, folder: Path) -> None:
     watching = start("--json")
     put(folder / "new.txt", "Whelks live under the pier.")
     line = watching.until('"new.txt"')
-    found: dict[str, Any] = json.loads(line)
-    assert found["changes"] == [{"change": "added", "uri": "new.txt", "reason": ""}]
+    data: dict[str, Any] = json.loads(line)
+    assert data["changes"] == [{"change": "added", "uri": "new.txt", "reason": ""}]
     assert watching.end() == 0
 
 
@@ -208,9 +208,9 @@ def test_without_the_package_the_folder_is_looked_at_and_that_is_said(
     )
     arguments = ("sync", folder, "--store", store, "--no-vectors", "--watch", "--every", "0.05")
     watching = Watching(*arguments, env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
-    said = watching.until("watching")
-    assert f"watching {folder}, every 0.05 s (to get changes from the file system instead, write: " in said
-    assert "watch" in said.partition("write: ")[2]
+    message = watching.until("watching")
+    assert f"watching {folder}, every 0.05 s (to get changes from the file system instead, write: " in message
+    assert "watch" in message.partition("write: ")[2]
     put(folder / "new.txt", "Whelks live under the pier.")
     watching.until("added    new.txt")
     assert watching.end() == 0
@@ -219,11 +219,11 @@ def test_without_the_package_the_folder_is_looked_at_and_that_is_said(
 def test_where_too_many_folders_are_watched_they_are_looked_at(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told(folders: object, every_s: float) -> Iterator[bool]:
+    def watch_folders(folders: object, every_s: float) -> Iterator[bool]:
         raise OSError("OS file watch limit reached")
         yield False
 
-    monkeypatch.setattr("spolia.cli.watch.watch_folders", told)
+    monkeypatch.setattr("spolia.cli.watch.watch_folders", watch_folders)
     watch = Watch(Screen(json=False), [folder], lambda: None, 0.05, (), follow_links=False, readers=READERS)  # type: ignore[arg-type, return-value]
     assert list(islice(watch._events(), 3)) == [True] * 3
     assert (
@@ -254,8 +254,8 @@ def test_file_systems_that_tell_of_no_changes_are_looked_at(tmp_path: Path, fold
         "4 1 0:7 / /mnt/ssh rw - fuse.sshfs host: rw\n"
         "5 1 0:8 / /mnt/usb rw - fuseblk /dev/sdb rw\n"
     )
-    why = f"{folder} is on {kind}, which does not report changes made elsewhere" if kind else ""
-    assert reason_to_poll([Path(folder)], mounts) == why
+    reason = f"{folder} is on {kind}, which does not report changes made elsewhere" if kind else ""
+    assert reason_to_poll([Path(folder)], mounts) == reason
 
 
 def test_patience_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,13 +285,15 @@ def test_other_readers_are_followed_and_a_file_of_them_that_is_not_whole_is_wait
     watching = start("--readers", str(readers))
     put(readers, "salt.txt = ann\n")
     watching.until("does not say who may read 'tides.txt'")
-    assert {one.uri: one.readers for one in Corpus(str(store)).latest().documents(frozenset({"ann"}))} == {
+    assert {
+        document.uri: document.readers for document in Corpus(str(store)).latest().documents(frozenset({"ann"}))
+    } == {
         "salt.txt": (),
         "tides.txt": (),
     }
     put(readers, "salt.txt = ann\n* = everybody\n")
     watching.until("changed  salt.txt")
-    assert [one.uri for one in Corpus(str(store)).latest().documents()] == ["tides.txt"]
+    assert [document.uri for document in Corpus(str(store)).latest().documents()] == ["tides.txt"]
     assert watching.end() == 0
 
 
@@ -337,8 +339,8 @@ def test_sources_are_looked_at_again_after_a_while(
     monkeypatch.setattr(time, "sleep", sleep)
     screen = Screen(json=False)
 
-    def run(**how: Any) -> Any:
-        return index_folder(screen, making, **how)
+    def run(**options: Any) -> Any:
+        return index_folder(screen, making, **options)
 
     report, _ = run()
     assert Watch(screen, making.places(), run, 2.0, (), follow_links=False, readers=READERS).follow(report) == 0

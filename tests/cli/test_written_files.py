@@ -33,7 +33,7 @@ from spolia.errors import SpoliaError
 from spolia.stores.open_store import forget
 from spolia.testing import HashingEmbedder
 from spolia.testing.other_files import make_other_files, read_other
-from spolia.testing.stores.service import READERS, content_of, damaged_byte, make_service_files
+from spolia.testing.stores.service import READERS, content_of, damage_byte, make_service_files
 
 from .conftest import Spolia
 
@@ -50,12 +50,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f"# Mill {number}\n\nThe miller built {number} mills by the river."
         )
     corpus = Corpus(folder / "notes.spolia")
-    before = os.umask(0)
+    previous_mask = os.umask(0)
     try:
         sync(folder / "notes", corpus, embedder=HashingEmbedder(8), groups=[corpus.group("sentence")])
         make_service_files(corpus)
     finally:
-        os.umask(before)
+        os.umask(previous_mask)
     forget(corpus.backend)
     gc.collect()  # closes databases
     for path in Path(corpus.path).glob("*.db"):
@@ -98,11 +98,11 @@ def test_a_store_shared_with_a_group_and_what_is_written_later_is_readable_by_it
     group = grp.getgrgid(os.getgid()).gr_name
     assert spolia("repair", "--store", store, "--shared-group", group).code == 0
     (served.parent / "notes" / "owls.md").write_text("Owls hunt mice by night.")
-    before = os.umask(0o077)
+    previous_mask = os.umask(0o077)
     try:
         sync(served.parent / "notes", Corpus(store), embedder=HashingEmbedder(8))
     finally:
-        os.umask(before)
+        os.umask(previous_mask)
     unreadable = {name: oct(mode) for name, mode in modes(store).items() if not mode & 0o040 or mode & 0o007}
     assert {name for name in unreadable if not name.startswith("spool")} == set()
     assert spolia("repair", "--store", store, "--permissions").code == 0
@@ -114,16 +114,16 @@ CHECKED = [kind for kind in STORE_FILES if kind.check not in (skip_for_store_che
 
 @pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.pattern)
 def test_a_changed_byte_is_found_or_changes_nothing(store: Path, kind: object) -> None:
-    drawn = random.Random(17)
+    generator = random.Random(17)
     files = [
         path for path in store.rglob("*") if path.is_file() and kind_of(path.relative_to(store).as_posix()) is kind
     ]
     assert files
     for _ in range(25):
-        file = drawn.choice(files)
-        whole, place = content_of(file), drawn.randrange(file.stat().st_size)
-        with damaged_byte(file, place, drawn.randrange(1, 256)):
-            if not any(found.path == file for found in damaged_files(store)):
+        file = generator.choice(files)
+        whole, place = content_of(file), generator.randrange(file.stat().st_size)
+        with damage_byte(file, place, generator.randrange(1, 256)):
+            if not any(file_damage.path == file for file_damage in damaged_files(store)):
                 assert content_of(file) == whole, (file, place)
 
 
@@ -139,13 +139,13 @@ def test_a_damaged_file_gives_a_named_error_or_is_made_again(store: Path, name: 
             "text": b"no such file " * 99,
         }[damage]
     )
-    seen = [found for found in damaged_files(store) if found.path == store / name]
+    file_damages = [file_damage for file_damage in damaged_files(store) if file_damage.path == store / name]
     words = ""
     try:
         READERS[name](store)
     except SpoliaError as error:
         words = str(error)
-    assert not words or (name in words and seen)
+    assert not words or (name in words and file_damages)
     if kind_of(name).if_damaged == "restored":  # type: ignore[union-attr]
         assert (store / name).exists()
         assert not (store / "damaged").exists()
@@ -155,12 +155,12 @@ def test_the_doctor_finds_damage_beside_the_database_and_writes_nothing(spolia: 
     for name in ("jobs.db", "runs.db"):
         content = (store / name).read_bytes()
         (store / name).write_bytes(content[: len(content) // 2])
-    before = contents(store)
+    previous_contents = contents(store)
     ran = spolia("doctor", "--deep", "--store", store, "--json")
     assert (ran.code, ran.json["sound"], len(ran.json["damaged"])) == (3, False, 2)
     quick = spolia("doctor", "--store", store, "--json")
     assert (quick.code, len(quick.json["damaged"])) == (3, 2)  # their first bytes tell
-    assert contents(store) == before
+    assert contents(store) == previous_contents
 
 
 def test_a_repair_sets_aside_what_can_be_made_again_and_names_what_cannot(spolia: Spolia, store: Path) -> None:
@@ -200,21 +200,21 @@ HINTS = re.compile(
 def writes(call: ast.Call) -> bool:
     """Whether a call writes a file, as far as its words tell."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    of = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    modes = [str(one.value) for one in given if isinstance(one, ast.Constant)]
+    target = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    modes = [str(argument.value) for argument in arguments if isinstance(argument, ast.Constant)]
     return (
         (name in OPENERS and (any(set(mode) <= {*"rwaxbt+"} and {*mode} & {*"wax+"} for mode in modes)))
         or (name in OPENERS and "O_CREAT" in ast.unparse(call))
-        or (name == "connect" and of in ("", "sqlite3", "record_files"))
-        or (name == "write" and of == "checksums")
-        or (name in WRITERS and of != "self.writer")
+        or (name == "connect" and target in ("", "sqlite3", "record_files"))
+        or (name == "write" and target == "checksums")
+        or (name in WRITERS and target != "self.writer")
     )
 
 
 def test_every_module_that_writes_a_file_is_in_the_table() -> None:
     root = Path(package.__file__).parent
-    found = set()
+    result = set()
     for path in root.rglob("*.py"):
         module = ".".join(path.relative_to(root).with_suffix("").parts)
         text = path.read_text("utf-8")
@@ -222,11 +222,11 @@ def test_every_module_that_writes_a_file_is_in_the_table() -> None:
             f"{word}(" in text for word in {*OPENERS, *WRITERS, "connect", "write"}
         ):
             continue  # parsing takes most of the time
-        if any(writes(one) for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Call)):
-            found.add(module)
+        if any(writes(item) for item in ast.walk(ast.parse(text)) if isinstance(item, ast.Call)):
+            result.add(module)
     listed = {writer for kind in (*STORE_FILES, *OTHER_FILES) for writer in kind.writers}
-    assert found - listed == set(MECHANISMS)
-    assert listed - found <= {"training.training", "stores.portable"}, "writes no longer: take it out of the table"
+    assert result - listed == set(MECHANISMS)
+    assert listed - result <= {"training.training", "stores.portable"}, "writes no longer: take it out of the table"
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,7 @@ def test_what_is_written_elsewhere_is_in_the_table_whole_and_known_to_the_doctor
         for kind in OTHER_FILES
         if kind.pattern == "*.db"  # the same check as `runs.db`
     }
-    assert [found for path in files for found in damaged_elsewhere(path)] == []
+    assert [file_damage for path in files for file_damage in damaged_elsewhere(path)] == []
     (elsewhere / "study" / "best.yaml").write_text("flow: bm25\n")
     assert spolia("doctor", elsewhere / "study", elsewhere / "baseline.json", "--json").json["sound"] is True
     assert "cannot check this file" in spolia("doctor", elsewhere / "study" / "best.yaml").err
@@ -273,14 +273,14 @@ def test_a_changed_byte_elsewhere_is_found_or_changes_nothing_and_nothing_is_los
 ) -> None:
     (source,) = elsewhere.glob(name)
     folder = Path(shutil.copytree(source.parent, tmp_path / source.parent.name, ignore=shutil.ignore_patterns("study")))
-    file, content, drawn = folder / source.name, source.read_bytes(), random.Random(17)
+    file, content, generator = folder / source.name, source.read_bytes(), random.Random(17)
     whole = read_other(file)
     ends = [b"", bytes(len(content)), content[: len(content) * 2 // 5]]
-    for damaged in [*ends, *(changed(content, drawn) for _ in range(25))]:
+    for damaged in [*ends, *(changed(content, generator) for _ in range(25))]:
         file.write_bytes(damaged)
-        seen = [found for found in damaged_elsewhere(file) if found.path == file]
-        said, error = outcome(file)
-        assert seen or (said == whole and not error) or not damaged
+        file_damages = [file_damage for file_damage in damaged_elsewhere(file) if file_damage.path == file]
+        message, error = outcome(file)
+        assert file_damages or (message == whole and not error) or not damaged
         assert not error or file.name in error or str(folder) in error
         assert not damaged or any(path.read_bytes() == damaged for path in folder.rglob("*") if path.is_file())
 
@@ -292,7 +292,7 @@ def outcome(file: Path) -> tuple[object, str]:
         return None, str(error)
 
 
-def changed(content: bytes, drawn: random.Random) -> bytes:
-    found = bytearray(content)
-    found[drawn.randrange(len(found))] ^= drawn.randrange(1, 256)
-    return bytes(found)
+def changed(content: bytes, generator: random.Random) -> bytes:
+    found_content = bytearray(content)
+    found_content[generator.randrange(len(found_content))] ^= generator.randrange(1, 256)
+    return bytes(found_content)

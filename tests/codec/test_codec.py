@@ -22,9 +22,9 @@ T = TypeVar("T")
 OWN = __name__.partition(".")[0] + ":"
 
 
-def back(value: Any, declared: Any = Any, **named: Any) -> Any:
-    plain = json.loads(json.dumps(encode(value, declared, **named), allow_nan=False))
-    return decode(plain, declared, known=known(), **named)
+def back(value: Any, declared: Any = Any, **options: Any) -> Any:
+    plain = json.loads(json.dumps(encode(value, declared, **options), allow_nan=False))
+    return decode(plain, declared, classes=known(), **options)
 
 
 @cache
@@ -135,12 +135,12 @@ VALUES: list[tuple[Any, Any]] = [
 
 @check_each(("value", "declared"), VALUES)
 def test_a_value_comes_back_equal_with_the_same_type_and_digest(value: Any, declared: Any) -> None:
-    found = back(value, declared)
-    assert found == value
-    assert type(found) is type(value)
-    assert repr(found) == repr(value)
+    copied = back(value, declared)
+    assert copied == value
+    assert type(copied) is type(value)
+    assert repr(copied) == repr(value)
     if isinstance(value, (Value, Operator)):
-        assert found.digest == value.digest
+        assert copied.digest == value.digest
 
 
 @check_each(("value", "declared"), VALUES)
@@ -173,14 +173,14 @@ def test_the_plain_form_is_what_one_would_write() -> None:
 
 def test_what_was_given_is_written_and_read_by_name() -> None:
     alto = Alto(7.0)
-    given = {"alto": alto}
-    plain = encode(Choir(Alto(7.0), (Alto(),)), Choir, given=given)
+    objects = {"alto": alto}
+    plain = encode(Choir(Alto(7.0), (Alto(),)), Choir, objects=objects)
     assert plain == {"lead": {"use": "alto"}, "others": [{OWN + "Alto": {}}]}
-    assert decode(plain, Choir, known=known(), given=given).lead is alto
+    assert decode(plain, Choir, classes=known(), objects=objects).lead is alto
     with pytest.raises(CodecError, match=r"lead.use: Unknown name 'alto'. Available: aalto. Write"):
-        decode(plain, Choir, known=known(), given={"aalto": alto})
+        decode(plain, Choir, classes=known(), objects={"aalto": alto})
     with pytest.raises(CodecError, match=r"Here belongs a Voice; '.*' is of type int"):
-        decode(plain, Choir, known=known(), given={"alto": 3})
+        decode(plain, Choir, classes=known(), objects={"alto": 3})
 
 
 def test_a_name_of_an_arm_may_be_use() -> None:
@@ -228,7 +228,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 @check_each(("plain", "declared", "message"), REFUSED)
 def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, message: str) -> None:
     with pytest.raises(CodecError, match=message):
-        decode(plain, declared, known=known())
+        decode(plain, declared, classes=known())
 
 
 @check_each(
@@ -267,8 +267,8 @@ def test_what_a_class_of_yours_refuses_names_the_place_in_its_file() -> None:
 def test_two_classes_of_one_id_are_told_apart_or_refused() -> None:
     first = type("Twin", (Value,), {"__module__": "acme.one"})
     assert IMPORTED["acme:Twin"] is first
-    again = type("Twin", (Value,), {"__module__": "acme.one"})
-    assert IMPORTED["acme:Twin"] is again
+    second_kind = type("Twin", (Value,), {"__module__": "acme.one"})
+    assert IMPORTED["acme:Twin"] is second_kind
     second = type("Twin", (Value,), {"__module__": "acme.two"})
     with pytest.raises(CodecError, match=r"acme:Twin is a class in acme\.one and in acme\.two"):
         decode({type_id(second): {}})
@@ -276,5 +276,5 @@ def test_two_classes_of_one_id_are_told_apart_or_refused() -> None:
 
 def test_only_known_classes_are_made() -> None:
     with pytest.raises(CodecError, match="There is no value 'Query'"):
-        decode({"Query": {"text": "q"}}, Any, known={"Span": Span})
-    assert decode("grown", Operator, known={"grown": increased}) == increased
+        decode({"Query": {"text": "q"}}, Any, classes={"Span": Span})
+    assert decode("grown", Operator, classes={"grown": increased}) == increased

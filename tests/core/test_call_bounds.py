@@ -48,9 +48,9 @@ class CountingModel(ScriptedModel):
     """Counts its calls itself, whatever a run counts."""
 
     def generate(self, prompt: Prompt, **more: Any) -> Generation:
-        found = super().generate(prompt, **more)
+        reply = super().generate(prompt, **more)
         MADE.append(prompt.text)
-        return found
+        return reply
 
 
 MODEL = CountingModel((("<", "hard to say"), ("", "hard to say")))
@@ -98,8 +98,8 @@ class Twice(Operator[Query, Query]):
     llm: ScriptedModel = MODEL
 
     def apply(self, value: Query, /) -> Query:
-        said = [self.llm.generate(Prompt((Message("user", value.text),))).text for _ in range(2)]
-        return value.rewritten(" ".join(said))
+        texts = [self.llm.generate(Prompt((Message("user", value.text),))).text for _ in range(2)]
+        return value.rewritten(" ".join(texts))
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,25 @@ LEAVES: tuple[Operator[Query, Query], ...] = (Identity(), shouted, hidden, state
 def flows() -> st.SearchStrategy[Operator[Query, Query]]:
     def grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return st.one_of(
-            st.builds(lambda one, other: one >> other, inner, inner),
-            st.builds(lambda body, most: Guard(body, Identity(), most), inner, st.integers(0, 3)),
-            st.builds(lambda one, other: Branch(one, other) >> First(), inner, inner),
-            st.builds(lambda one, other, name: Choice(one, other, name=name), inner, inner, st.just("either")),
+            st.builds(lambda item, other_value: item >> other_value, inner, inner),
+            st.builds(lambda body, maximum: Guard(body, Identity(), maximum), inner, st.integers(0, 3)),
+            st.builds(lambda item, other_value: Branch(item, other_value) >> First(), inner, inner),
             st.builds(
-                lambda one, most, steps: one >> begin >> Guard(Loop(twice, enough, steps), max_calls=most) >> end,
+                lambda item, other_value, name: Choice(item, other_value, name=name), inner, inner, st.just("either")
+            ),
+            st.builds(
+                lambda item, maximum, steps: (
+                    item >> begin >> Guard(Loop(twice, enough, steps), max_calls=maximum) >> end
+                ),
                 inner,
                 st.none() | st.integers(0, 5),
                 st.integers(1, 3),
             ),
-            st.builds(lambda one, other: Route(ROUTER, {"one": one, "other": other}, default="one"), inner, inner),
+            st.builds(
+                lambda item, other_value: Route(ROUTER, {"one": item, "other": other_value}, default="one"),
+                inner,
+                inner,
+            ),
             st.builds(
                 lambda n, body, score: Samples[Query](n) >> Each(body) >> Best(score),
                 st.integers(1, 3),
@@ -170,14 +178,14 @@ def test_no_flow_makes_more_calls_than_it_says(flow: Operator[Query, Query], ind
 
 def test_a_guard_holds_its_limit_without_a_run_too() -> None:
     inner, outer = Guard(stated, Identity(), 1), Guard(Branch(stated, stated) >> First(), max_calls=3)
-    asked = Query("so it is")
+    query = Query("so it is")
     assert inner.calls() == 1
-    assert inner(asked) == asked
-    assert inner.batch([asked, asked]) == [asked, asked]
+    assert inner(query) == query
+    assert inner.batch([query, query]) == [query, query]
     assert outer.calls() == 3
     with pytest.raises(BudgetSpent, match="Guard"):
-        outer(asked)
-    assert Guard(stated, max_calls=2)(asked) == stated(asked)
+        outer(query)
+    assert Guard(stated, max_calls=2)(query) == stated(query)
 
 
 def test_a_body_that_cannot_be_seen_is_unknown_and_one_that_shows_that_it_asks_nobody_makes_none() -> None:
@@ -363,7 +371,7 @@ def test_what_does_not_say_what_it_holds_or_runs_may_hold_a_model(function: Call
 
 
 def test_models_that_a_class_of_the_users_holds_count() -> None:
-    assert [step(one).calls() for one in (through_a_class, through_an_enum, with_a_word)] == [None, None, 0]
+    assert [step(item).calls() for item in (through_a_class, through_an_enum, with_a_word)] == [None, None, 0]
 
 
 def test_what_is_proven_about_a_users_code() -> None:

@@ -164,16 +164,16 @@ def quarry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quarry]:
         importlib.invalidate_caches()
         linecache.clearcache()
 
-    def made(changes: Mapping[str, tuple[str, str]] = {}) -> Operator[Part, Pieces]:
+    def write_modules(changes: Mapping[str, tuple[str, str]] = {}) -> Operator[Part, Pieces]:
         for name, text in FILES.items():
             old, new = changes.get(name, ("", ""))
             assert old in text
             (place / name).write_text(text.replace(old, new) if old else text)
         forget()
-        found: Operator[Part, Pieces] = importlib.import_module("quarry.main").cut
-        return found
+        flow: Operator[Part, Pieces] = importlib.import_module("quarry.main").cut
+        return flow
 
-    yield made
+    yield write_modules
     forget()
 
 
@@ -198,11 +198,11 @@ def test_groups_of_stores_of_before_are_recognised(
 def test_a_class_of_spolia_and_of_a_user_have_one_answer_whatever_is_said_beside_the_code(quarry: Quarry) -> None:
     assert code_digest(Cut) == definition_digest(Cut) != definition_digest(Threshold)
     quarry()
-    before = code_digest(sys.modules["quarry.words"].Word)
+    previous_content = code_digest(sys.modules["quarry.words"].Word)
     quarry({"words.py": ("    text: str\n", "    text: str  # of a page\n\n")})
-    assert code_digest(sys.modules["quarry.words"].Word) == before
+    assert code_digest(sys.modules["quarry.words"].Word) == previous_content
     quarry({"words.py": ("> 3", "> 4")})
-    assert code_digest(sys.modules["quarry.words"].Word) != before
+    assert code_digest(sys.modules["quarry.words"].Word) != previous_content
 
 
 CHANGES = [
@@ -243,8 +243,8 @@ SAME = [
 
 @pytest.mark.parametrize(("file", "old", "new"), CHANGES)
 def test_a_change_of_what_the_function_refers_to_is_seen(quarry: Quarry, file: str, old: str, new: str) -> None:
-    before, after = quarry().digest, quarry({file: (old, new)}).digest
-    assert before != after
+    previous_digest, later_digest = quarry().digest, quarry({file: (old, new)}).digest
+    assert previous_digest != later_digest
 
 
 @pytest.mark.parametrize(("file", "old", "new"), SAME)
@@ -253,14 +253,14 @@ def test_what_makes_no_difference_is_not(quarry: Quarry, file: str, old: str, ne
 
 
 def test_running_it_changes_nothing(quarry: Quarry) -> None:
-    before = quarry().digest
-    found = quarry()
+    previous_digest = quarry().digest
+    quarry_flow = quarry()
     main = sys.modules["quarry.main"]
     main.SEEN["x"] = 1
     vars(main)["count"] = 9
     main.asked.append("x")
     main.kept("word")
-    assert found.digest == before
+    assert quarry_flow.digest == previous_digest
 
 
 DIGEST = "from quarry.main import cut, again; print(cut.digest.hex(), again.digest.hex())"
@@ -272,23 +272,23 @@ def test_every_process_gets_the_same(quarry: Quarry, tmp_path: Path) -> None:
     printed = set()
     for seed in ("1", "2"):
         paths = os.pathsep.join([str(tmp_path / "code"), *sys.path])
-        around = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": paths}
-        printed.add(subprocess.check_output([sys.executable, "-c", DIGEST], env=around, text=True))
-    again = sys.modules["quarry.main"].again
-    assert printed == {f"{here.digest.hex()} {again.digest.hex()}\n"}
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": paths}
+        printed.add(subprocess.check_output([sys.executable, "-c", DIGEST], env=environment, text=True))
+    second_result = sys.modules["quarry.main"].again
+    assert printed == {f"{here.digest.hex()} {second_result.digest.hex()}\n"}
 
 
 def test_without_a_source_the_compiled_code_is_compared() -> None:
     from spolia.core.function import step
 
-    def made(body: str) -> bytes:
+    def digest_of_body(body: str) -> bytes:
         names: dict[str, Any] = {"__name__": "nowhere"}
         exec(f"def f(text):\n    return {body}", names)
-        made: Operator[str, str] = step(names["f"])
-        return made.digest
+        flow: Operator[str, str] = step(names["f"])
+        return flow.digest
 
-    assert made("text + '1'") == made("text + '1'") != made("text + '2'")
-    assert made("text in {'a', 'b'}") != made("text in {'a', 'c'}")
+    assert digest_of_body("text + '1'") == digest_of_body("text + '1'") != digest_of_body("text + '2'")
+    assert digest_of_body("text in {'a', 'b'}") != digest_of_body("text in {'a', 'c'}")
 
 
 @pytest.mark.slow

@@ -33,25 +33,25 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_flow_file_that_names_a_variable_is_refused_with_its_line_and_what_to_write() -> None:
-    with pytest.raises(FlowFileError) as found:
+    with pytest.raises(FlowFileError) as error:
         load(flow(", api_key_env: AWS_SECRET"))
-    said = str(found.value)
-    assert said.startswith("flow, line 3")
-    assert URL in said
-    assert "env=('AWS_SECRET',)" in said
-    assert "--allow-env AWS_SECRET" in said
+    message = str(error.value)
+    assert message.startswith("flow, line 3")
+    assert URL in message
+    assert "env=('AWS_SECRET',)" in message
+    assert "--allow-env AWS_SECRET" in message
 
 
 def test_what_the_caller_allows_is_loaded_by_each_of_the_ways_to_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
     text = flow(", api_key_env: MY_KEY")
-    wanted = Reader(ChatModel("m", URL, api_key_env="MY_KEY"))
-    assert load(text, env=("MY_KEY",)) == wanted
+    reader = Reader(ChatModel("m", URL, api_key_env="MY_KEY"))
+    assert load(text, env=("MY_KEY",)) == reader
     with allow_env("MY_KEY"):
-        assert load(text) == wanted
+        assert load(text) == reader
     with pytest.raises(FlowFileError):
         load(text)
     monkeypatch.setenv("SPOLIA_ALLOW_ENV", "OTHER, MY_KEY")
-    assert load(text) == wanted
+    assert load(text) == reader
 
 
 def test_allowing_one_variable_allows_no_other() -> None:
@@ -61,11 +61,11 @@ def test_allowing_one_variable_allows_no_other() -> None:
 
 def test_a_variable_may_be_allowed_to_one_address_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
-    own, other = (ChatModel("m", f"http://{host}/v1") for host in ("own", "other"))
+    own, other_model = (ChatModel("m", f"http://{host}/v1") for host in ("own", "other"))
     with allow_env("OPENAI_API_KEY", address="http://own/v1"):
         refuse_env(own)
         with pytest.raises(VariableRefused, match="http://other/v1"):
-            refuse_env(other)
+            refuse_env(other_model)
     with pytest.raises(VariableRefused):
         refuse_env(own)
 
@@ -93,8 +93,8 @@ def test_a_variable_of_the_class_needs_to_be_allowed_once_it_is_set(monkeypatch:
 
 def test_what_the_caller_gives_by_name_may_read_what_it_wants() -> None:
     mine = ChatModel("m", URL, api_key_env="MY_KEY")
-    made = Reader(mine)
-    assert load(dump(made, {"llm": mine}), {"llm": mine}) == made
+    reader = Reader(mine)
+    assert load(dump(reader, {"llm": mine}), {"llm": mine}) == reader
 
 
 def test_a_part_of_a_value_that_is_written_is_looked_at_too() -> None:
@@ -153,10 +153,10 @@ def test_what_is_no_name_of_a_variable_is_not_allowed() -> None:
 
 
 def test_a_file_of_sources_names_only_what_is_allowed(tmp_path: Path) -> None:
-    from spolia.cli.sources import named_sources
+    from spolia.cli.sources import parse_sources
 
     (tmp_path / "s.yaml").write_text("- WebPages: {start: [http://203.0.113.9/], headers: {Cookie: '${MY_KEY}'}}\n")
     with pytest.raises(FlowFileError, match="--allow-env MY_KEY"):
-        named_sources([], tmp_path / "s.yaml")
+        parse_sources([], tmp_path / "s.yaml")
     with allow_env("MY_KEY"):
-        assert len(named_sources([], tmp_path / "s.yaml")) == 1
+        assert len(parse_sources([], tmp_path / "s.yaml")) == 1

@@ -39,8 +39,8 @@ def test_an_argument_that_the_function_has_not_is_refused() -> None:
 def test_it_goes_to_a_file_to_text_and_to_another_process(flow: Operator[str, str]) -> None:
     assert load(dump(flow), operators=(cut,)) == flow
     assert eval(repr(flow)) == flow
-    again = pickle.loads(pickle.dumps(flow))
-    assert (again, again.digest) == (flow, flow.digest)
+    second_data = pickle.loads(pickle.dumps(flow))
+    assert (second_data, second_data.digest) == (flow, flow.digest)
 
 
 @step
@@ -54,19 +54,19 @@ def shouted(text: str) -> str:
 
 
 def test_keyword_arguments_are_what_fields_are() -> None:
-    made = repeated.but(times=2, before=shouted)
-    assert made("ab") == "ABAB"
-    assert [place for place, _ in made.inner()] == ["arguments.before"]
-    assert made == repeated.but(before=shouted, times=2).but(times=2)
-    assert made.digest != made.but(times=3).digest
-    assert (made.but(before=Choice(shouted, Identity())) >> shouted).takes() is str
-    assert [one("ab") for _, one in settle(made.but(before=Choice(shouted, Identity())))] == ["ABAB", "abab"]
+    changed_step = repeated.but(times=2, before=shouted)
+    assert changed_step("ab") == "ABAB"
+    assert [place for place, _ in changed_step.inner()] == ["arguments.before"]
+    assert changed_step == repeated.but(before=shouted, times=2).but(times=2)
+    assert changed_step.digest != changed_step.but(times=3).digest
+    assert (changed_step.but(before=Choice(shouted, Identity())) >> shouted).takes() is str
+    assert [item("ab") for _, item in settle(changed_step.but(before=Choice(shouted, Identity())))] == ["ABAB", "abab"]
 
 
 def test_the_short_name_of_a_step_has_its_scalar_arguments_alone() -> None:
-    made = repeated.but(times=2, before=shouted)
-    assert made.short == "repeated.but(times=2)"
-    assert repr(made) == "repeated.but(times=2, before=shouted)"
+    changed_step = repeated.but(times=2, before=shouted)
+    assert changed_step.short == "repeated.but(times=2)"
+    assert repr(changed_step) == "repeated.but(times=2, before=shouted)"
     assert repeated.but(before=shouted).short == "repeated"
 
 
@@ -82,4 +82,4 @@ def test_a_keyword_argument_without_a_default_has_to_be_given() -> None:
     with pytest.raises(WiringError, match=r"repeated has times='2' \(str\), not int"):
         repeated.but(times="2")
     with pytest.raises(WiringError, match="takes 2 values"):
-        step(lambda one, two: one)
+        step(lambda item, two: item)

@@ -33,10 +33,10 @@ PLAIN = [
 
 @check_each("text", LIVE)
 def test_what_loads_or_runs_is_inert_and_as_long_as_before(text: str) -> None:
-    found = disarm(text)
-    assert found != text
-    assert len(found) == len(text)
-    assert disarm(found) == found
+    found_text = disarm(text)
+    assert found_text != text
+    assert len(found_text) == len(text)
+    assert disarm(found_text) == found_text
 
 
 @check_each("text", PLAIN)
@@ -57,12 +57,12 @@ PIECES = st.lists(
 @given(PIECES)
 def test_a_stream_gives_what_the_whole_text_gives(pieces: list[str]) -> None:
     stream = MarkdownStream()
-    found = "".join(map(stream.feed, pieces)) + stream.end()
-    assert found == disarm("".join(pieces))
+    text = "".join(map(stream.feed, pieces)) + stream.end()
+    assert text == disarm("".join(pieces))
 
 
 def test_what_is_taken_back_is_counted_as_far_as_it_was_sent() -> None:
     stream = MarkdownStream()
-    sent = stream.feed("abc") + stream.feed("d!")
-    assert (sent, stream.retract(2)) == ("abcd", 1)
+    text = stream.feed("abc") + stream.feed("d!")
+    assert (text, stream.retract(2)) == ("abcd", 1)
     assert stream.feed("x") + stream.end() == "x"

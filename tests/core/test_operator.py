@@ -139,7 +139,7 @@ class Title(Operator[Answer, str]):
 
 @dataclass(frozen=True)
 class Has(Operator[State, bool]):
-    def gives(self, taken: Any, /) -> Any:
+    def gives(self, input_type: Any, /) -> Any:
         raise WiringError("Count has no field 'm'. It has: stop, n.")
 
     def apply(self, value: State, /) -> bool:
@@ -217,9 +217,9 @@ def test_a_field_that_a_class_declares_without_being_a_dataclass_is_refused() ->
     class Longer(Find):
         extra: int = 5
 
-    for given in ({}, {"extra": 3}):
+    for inputs in ({}, {"extra": 3}):
         with pytest.raises(WiringError, match=r"^Longer is not a frozen dataclass\. Write @dataclass\(frozen=True\)"):
-            Longer(**given)
+            Longer(**inputs)
 
 
 def test_a_check_of_the_user_may_take_variables_that_are_no_fields() -> None:
@@ -293,11 +293,11 @@ def test_flows_can_be_sent_to_another_process() -> None:
 def test_a_step_over_texts_looks_its_types_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
 
-    def counted(wanted: object, given: object, bound: Bindings) -> bool:
+    def count_calls(wanted: object, given: object, bound: Bindings) -> bool:
         looks.append(wanted)
         return fits(wanted, given, bound)
 
-    monkeypatch.setattr(operator_module, "fits", counted)
+    monkeypatch.setattr(operator_module, "fits", count_calls)
 
     @step
     def upper(text: str) -> str:
@@ -349,8 +349,8 @@ def test_a_loop_over_a_batch_equals_the_loop_over_each() -> None:
 @step
 def ask_in_two_ways(chain: Chain) -> tuple[Chain, ...]:
     """The same question in two spellings, twice, and two others."""
-    asked = ("Who is it?", "who is it", "C#?", "C?", "Where is Åland?", "Where is A\u030aland?")
-    return tuple(chain.but(pairs=(*chain.pairs, (question, "Olsen."))) for question in asked)
+    texts = ("Who is it?", "who is it", "C#?", "C?", "Where is Åland?", "Where is A\u030aland?")
+    return tuple(chain.but(pairs=(*chain.pairs, (question, "Olsen."))) for question in texts)
 
 
 def test_a_question_in_another_spelling_is_explored_once() -> None:

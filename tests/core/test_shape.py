@@ -19,7 +19,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.fixture(scope="module")
 def shape() -> Iterator[Any]:
     """The script, which imports modules beside it."""
-    before, limit = set(sys.modules), sys.getrecursionlimit()
+    previous_modules, limit = set(sys.modules), sys.getrecursionlimit()
     sys.path.insert(0, str(BENCHMARKS))
     sys.setrecursionlimit(10_000)
     try:
@@ -27,7 +27,7 @@ def shape() -> Iterator[Any]:
     finally:
         sys.setrecursionlimit(limit)
         sys.path.remove(str(BENCHMARKS))
-        for name in {"shape", "limits", "results"} - before:
+        for name in {"shape", "limits", "results"} - previous_modules:
             sys.modules.pop(name, None)
 
 

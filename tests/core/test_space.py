@@ -15,7 +15,7 @@ from spolia.core.codec import decode, encode
 from spolia.core.combinators import Best, Branch, Choice, Guard, Identity, Space, decide, places, settle
 from spolia.core.combinators.space import Point
 from spolia.core.function import step
-from spolia.core.operator import Operator, inside
+from spolia.core.operator import Operator, walk_values
 from spolia.errors import UndecidedError, WiringError
 
 
@@ -96,7 +96,7 @@ def test_a_step_beside_or_around_renames_no_place(parts: list[Operator[int, int]
     flow = parts[0]
     for part in parts[1:]:
         flow = flow >> part
-    within = (
+    wrapped_flows = (
         other >> flow,
         flow >> other,
         Guard(flow),
@@ -104,9 +104,9 @@ def test_a_step_beside_or_around_renames_no_place(parts: list[Operator[int, int]
         Guard(Wrapped(other >> flow)),
         Choice(other, flow, name="outer"),
     )[how]
-    before, after = places(flow), places(within)
-    for name, place in before.items():
-        assert after[name].values == place.values
+    previous_places, later_places = places(flow), places(wrapped_flows)
+    for name, place in previous_places.items():
+        assert later_places[name].values == place.values
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ A, B, C = (Cut(tag).vary(top_k=(1, 2)) for tag in "abc")
 
 def taken(flow: Operator[int, int]) -> dict[str, int]:
     """The decided value of each operator by its tag."""
-    return {op.tag: op.top_k for op in inside(flow) if isinstance(op, Cut)}
+    return {op.tag: op.top_k for op in walk_values(flow) if isinstance(op, Cut)}
 
 
 def test_operators_of_one_kind_are_told_apart_by_what_they_are() -> None:
@@ -159,9 +159,9 @@ def test_equal_open_operators_need_names() -> None:
             places(flow)
     with pytest.raises(WiringError, match=r"Two places are called 'Plus\|Scale'.*Choice\(..., name="):
         places(Choice(Plus(), Scale()) >> Choice(Plus(), Scale()))
-    apart = Cut("a").vary("first", top_k=(1, 2)) >> Cut("a").vary("second", top_k=(1, 2))
-    assert list(places(apart)) == ["first", "second"]
-    assert list(places(Guard(apart.steps[0], fallback=apart.steps[0]))) == ["first"]  # type: ignore[attr-defined]
+    named_flow = Cut("a").vary("first", top_k=(1, 2)) >> Cut("a").vary("second", top_k=(1, 2))
+    assert list(places(named_flow)) == ["first", "second"]
+    assert list(places(Guard(named_flow.steps[0], fallback=named_flow.steps[0]))) == ["first"]  # type: ignore[attr-defined]
     assert set(places(A >> Choice(Cut("b"), Cut("c"), name="Cut.top_k"))) > {"Cut.top_k"}
 
 
@@ -188,21 +188,21 @@ def test_a_saved_point_gives_equal_operators_equal_values_or_is_refused(
     random.shuffle(changed)
     try:
         space = Space(_flow_of(changed or parts, how))
-        found = taken(space.decide({**space.default, **point}))
+        counts = taken(space.decide({**space.default, **point}))
     except (UndecidedError, WiringError):
         return
-    before = taken(Space(flow).decide(point))
-    assert {tag: before[tag] for tag in before.keys() & found.keys()} == {
-        tag: found[tag] for tag in before.keys() & found.keys()
+    previous_counts = taken(Space(flow).decide(point))
+    assert {tag: previous_counts[tag] for tag in previous_counts.keys() & counts.keys()} == {
+        tag: counts[tag] for tag in previous_counts.keys() & counts.keys()
     }
 
 
-def _flow_of(parts: list[Any], how: int) -> Operator[int, int]:
+def _flow_of(parts: list[Any], kind: int) -> Operator[int, int]:
     """The parts one after the other, in pairs of a branch, or some of them inside others."""
     flow = parts[0]
     for part in parts[1:]:
         flow = (flow >> part, Branch(flow, part) >> Best(same), Wrapped(part, (("y", flow),)),
-                Guard(flow, fallback=part), part >> Guard(flow))[how]  # fmt: skip
+                Guard(flow, fallback=part), part >> Guard(flow))[kind]  # fmt: skip
     return flow  # type: ignore[no-any-return]
 
 
@@ -210,11 +210,13 @@ def test_one_name_is_one_decision_for_several_operators() -> None:
     flow = Plus().vary("n", by=(1, 2)) >> Choice(Plus(10), Plus(20), name="n") >> Scale().vary("n", by=(1, 3))
     assert list(places(flow)) == ["n"]
     assert [decided(0) for _, decided in settle(flow)] == [11, 66]
-    both = Plus().vary("add", by=(1, 2), most=(50, 60)).vary(mode=("x", "y")) >> Scale().vary("add.by", by=(2, 3))
-    assert {name: len(place.values) for name, place in places(both).items()} == {
+    varied_flow = Plus().vary("add", by=(1, 2), most=(50, 60)).vary(mode=("x", "y")) >> Scale().vary(
+        "add.by", by=(2, 3)
+    )
+    assert {name: len(place.values) for name, place in places(varied_flow).items()} == {
         "add.by": 2, "add.most": 2, "Plus.mode": 2
     }  # fmt: skip
-    for op in (flow, both):
+    for op in (flow, varied_flow):
         assert decode(encode(op), Operator) == op
         assert eval(repr(op), {"Plus": Plus, "Scale": Scale, "Choice": Choice}) == op
     with pytest.raises(WiringError, match="Two choices are called 'n' and have 2 and 3"):
@@ -227,8 +229,8 @@ def test_operators_that_are_decided_together_count_once_with_all_that_is_inside_
     space = Space(flow)
     assert space.size == len(list(space.points())) == 3 * 2 * 2 + 1
     random = Random(0)
-    drawn = Counter(space.draw(random)["n"] for _ in range(260))
-    assert 225 < drawn[0] < 255  # 12 of 13
+    counter = Counter(space.draw(random)["n"] for _ in range(260))
+    assert 225 < counter[0] < 255  # 12 of 13
     assert Space(Choice(flow, Identity(), name="outer")).size == 14
 
 
@@ -254,18 +256,18 @@ def test_points_of_a_huge_space_are_drawn_and_are_valid() -> None:
     for _ in range(20):
         point = space.draw(random)
         assert isinstance(space.decide(point)(1), int)
-        assert space.completed(point) == point
+        assert space.complete(point) == point
         for number in range(12):
             inside = [name for name in point if name.startswith((f"a{number}.", f"t{number}"))]
-            taken = point[f"c{number}"]
-            assert len([name for name in inside if f"{number}" == name[1:].split(".")[0]]) == (0, 3, 1)[taken]
-    around = list(space.neighbours(point))
-    assert point not in around
-    for other in around:
-        shared = {name for name in point if other.get(name) == point[name]}
-        changed = {name for name in point.keys() & other.keys() if other[name] != point[name]}
+            choice = point[f"c{number}"]
+            assert len([name for name in inside if f"{number}" == name[1:].split(".")[0]]) == (0, 3, 1)[choice]
+    neighbours = list(space.neighbours(point))
+    assert point not in neighbours
+    for other_neighbour in neighbours:
+        shared = {name for name in point if other_neighbour.get(name) == point[name]}
+        changed = {name for name in point.keys() & other_neighbour.keys() if other_neighbour[name] != point[name]}
         assert len(changed) == 1
-        assert space.completed(other) == other
+        assert space.complete(other_neighbour) == other_neighbour
         assert shared
 
 
@@ -277,9 +279,9 @@ def test_random_points_are_about_equally_likely() -> None:
     valid = {tuple(point.items()) for point in space.points() if _is_valid(space, point)}
     assert len(valid) == (1 + 3) * 3
     random, draws = Random(3), 2400
-    drawn = Counter(tuple(space.draw(random).items()) for _ in range(draws))
-    assert drawn.keys() == valid
-    assert all(abs(count - draws / 12) < 60 for count in drawn.values())  # 4.4 standard deviations
+    counter = Counter(tuple(space.draw(random).items()) for _ in range(draws))
+    assert counter.keys() == valid
+    assert all(abs(count - draws / 12) < 60 for count in counter.values())  # 4.4 standard deviations
 
 
 def _is_valid(space: Space[int, int], point: Point) -> bool:
@@ -298,15 +300,15 @@ def test_every_point_and_neighbour_is_one_of_those_that_settling_lists(parts: li
     for part in parts[1:]:
         flow = flow >> part
     space = Space(flow)
-    every = list(space.points())
-    assert len(every) == space.size
+    points = list(space.points())
+    assert len(points) == space.size
     listed = {decided.digest for _, decided in space.settle()}
     point = space.draw(Random(seed))
-    assert point in every
-    assert space.default in every
+    assert point in points
+    assert space.default in points
     assert space.decide(point).digest in listed
     for near in space.neighbours(point):
-        assert near in every
+        assert near in points
         assert point in [*space.neighbours(near)] or near.keys() != point.keys()
 
 

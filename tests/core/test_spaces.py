@@ -188,8 +188,8 @@ def test_a_router_that_names_nothing_takes_the_default() -> None:
 
 def test_samples_of_samples_all_differ() -> None:
     flow = Samples[Count](3) >> Each(Samples[Count](4))
-    found = [state.sample for several in flow(Count()) for state in several]
-    assert found == list(range(12))
+    samples = [state.sample for several in flow(Count()) for state in several]
+    assert samples == list(range(12))
 
 
 @dataclass(frozen=True)

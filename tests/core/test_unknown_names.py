@@ -96,22 +96,22 @@ def test_a_missing_argument_or_one_of_another_type_is_refused_with_what_to_write
 
 
 def test_every_value_says_what_is_missing_and_which_names_it_takes() -> None:
-    values = [found for found in vars(types).values() if isinstance(found, type) and issubclass(found, Value)]
+    values = [result for result in vars(types).values() if isinstance(result, type) and issubclass(result, Value)]
     assert len(values) > 20
     for value in values:
         with pytest.raises(WiringError, match=rf"^{value.__name__} takes no 'nonesuch'\. (Write|It takes)"):
             value(nonesuch=1)  # type: ignore[call-arg]
-        if is_dataclass(value) and any(one.default is one.default_factory for one in fields(value)):
+        if is_dataclass(value) and any(field.default is field.default_factory for field in fields(value)):
             with pytest.raises(WiringError, match=rf"^{value.__name__} needs .* Write {value.__name__}\("):
                 value()
 
 
 def test_what_is_written_by_hand_goes_through_pickle_and_copy() -> None:
     ranking = Ranking(Query("Why?"), (Hit(Node("a", "b"), 1.0),))
-    for one in (Query("Why?"), ranking, BM25(CHUNKS), Plan(Query("Why?"), ("a", "b")), ChatModel("m", "http://h/v1")):
-        again = pickle.loads(pickle.dumps(one))
-        assert again == one == copy.copy(one)
-        assert again.digest == one.digest
+    for item in (Query("Why?"), ranking, BM25(CHUNKS), Plan(Query("Why?"), ("a", "b")), ChatModel("m", "http://h/v1")):
+        second_data = pickle.loads(pickle.dumps(item))
+        assert second_data == item == copy.copy(item)
+        assert second_data.digest == item.digest
 
 
 @check_each(("made", "given", "advice"), WRONG)

@@ -53,20 +53,20 @@ class Undecorated(Plain):
 
 @pytest.mark.parametrize("one", [Plain("a", 2, "n"), Checked("a", 2), Undecorated("a"), Derived("a"), Seeded("a")])
 def test_a_changed_value_is_what_its_constructor_makes(one: Value) -> None:
-    before = one.digest
-    found = one.but(name=" bcd ")
-    assert type(found) is type(one)
-    assert vars(found) | {"digest": b""} == vars(replace(one, name=" bcd ")) | {"digest": b""}  # type: ignore[type-var]
-    assert found.digest != before
-    assert one.digest == before
+    previous_digest = one.digest
+    value = one.but(name=" bcd ")
+    assert type(value) is type(one)
+    assert vars(value) | {"digest": b""} == vars(replace(one, name=" bcd ")) | {"digest": b""}  # type: ignore[type-var]
+    assert value.digest != previous_digest
+    assert one.digest == previous_digest
 
 
 def test_checks_run_again_and_unknown_fields_are_refused() -> None:
     with pytest.raises(ValueError, match="below 0"):
         Checked("a").but(count=-1)
     assert Checked("a").but(name=" b ").name == "b"
-    for one in (Plain("a"), Derived("a")):
+    for item in (Plain("a"), Derived("a")):
         with pytest.raises(TypeError, match="nonesuch"):
-            one.but(nonesuch=1)
+            item.but(nonesuch=1)
     with pytest.raises((TypeError, ValueError)):
         Written("a").but(names=("b",))

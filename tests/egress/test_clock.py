@@ -17,35 +17,35 @@ def threads() -> int:
 
 
 def test_what_is_due_is_called_in_order_and_once_by_one_thread() -> None:
-    clock, before, called = Clock(), threads(), list[str]()
+    clock, previous_count, texts = Clock(), threads(), list[str]()
     done = threading.Event()
     now = time.monotonic()
     with (
-        clock.schedule(now + 3600, lambda: called.append("never")),
+        clock.schedule(now + 3600, lambda: texts.append("never")),
         clock.schedule(now + 0.10, done.set),
-        clock.schedule(now + 0.05, lambda: called.append("second")),
-        clock.schedule(now - 1, lambda: called.append("first")),
+        clock.schedule(now + 0.05, lambda: texts.append("second")),
+        clock.schedule(now - 1, lambda: texts.append("first")),
     ):
         assert done.wait(600)
-        assert threads() == before + 1
-    assert called == ["first", "second"]
+        assert threads() == previous_count + 1
+    assert texts == ["first", "second"]
 
 
 @pytest.mark.slow
 def test_what_ended_before_is_not_called_and_not_kept() -> None:
-    clock, called = Clock(), list[int]()
+    clock, numbers = Clock(), list[int]()
     for number in range(1000):
-        with clock.schedule(time.monotonic() + 0.05, lambda number=number: called.append(number)):  # type: ignore[misc]
+        with clock.schedule(time.monotonic() + 0.05, lambda number=number: numbers.append(number)):  # type: ignore[misc]
             pass
     assert len(clock._due) < 100
     done = threading.Event()
     with clock.schedule(time.monotonic() + 0.1, done.set):
         assert done.wait(600)
-    assert called == []
+    assert numbers == []
 
 
 def test_a_socket_does_not_hold_back_what_is_written() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        found = open_socket("127.0.0.1", server.getsockname()[1], 5.0, public=False)
-        with found:
-            assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        result = open_socket("127.0.0.1", server.getsockname()[1], 5.0, public=False)
+        with result:
+            assert result.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -35,14 +35,14 @@ def server(answer: Answer) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as found:
-        found.daemon_threads = True
-        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as new_server:
+        new_server.daemon_threads = True
+        thread = threading.Thread(target=new_server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"127.0.0.1:{found.server_address[1]}"
+            yield f"127.0.0.1:{new_server.server_address[1]}"
         finally:
-            found.shutdown()
+            new_server.shutdown()
             thread.join()
 
 
@@ -61,14 +61,14 @@ def says(
     return answer
 
 
-def got(answer: Answer, **how: object) -> Fetched:
+def got(answer: Answer, **options: object) -> Fetched:
     with server(answer) as host:
-        return fetch(f"http://{host}/a?b=secret", allow=(host,), **how)  # type: ignore[arg-type]
+        return fetch(f"http://{host}/a?b=secret", allow=(host,), **options)  # type: ignore[arg-type]
 
 
 def test_what_is_there_is_fetched() -> None:
-    found = got(says(ETag='"1"'))
-    assert (found.status, found.data, found.header("ETag")) == (200, b"Stones.", '"1"')
+    fetched = got(says(ETag='"1"'))
+    assert (fetched.status, fetched.data, fetched.header("ETag")) == (200, b"Stones.", '"1"')
     assert got(says(b"", 304)).status == 304
 
 
@@ -79,8 +79,8 @@ def test_a_reply_that_nobody_asked_for_is_never_that_to_the_next_request(later_s
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         ports.append(request.client_address[1])
-        for said in (b"asked.", b"stale."):
-            request.wfile.write(reply % said)
+        for content in (b"asked.", b"stale."):
+            request.wfile.write(reply % content)
             time.sleep(later_s)
 
     with server(answer) as host:
@@ -114,16 +114,16 @@ def test_kinds_of_addresses(address: str, kind: str) -> None:
     ],
 )  # fmt: skip
 def test_no_address_of_this_machine_is_asked_however_it_is_written(url: str) -> None:
-    asked = []
+    paths = []
     with (
-        server(lambda request: asked.append(request.path)) as host,
-        pytest.raises((EgressRefused, EgressFailed)) as found,
+        server(lambda request: paths.append(request.path)) as host,
+        pytest.raises((EgressRefused, EgressFailed)) as error,
     ):
         fetch(url.format(port=host.partition(":")[2]))
-    assert asked == []
+    assert paths == []
     if "localhost" in url or "/127" in url:
-        assert "loopback" in str(found.value)
-        assert "allow=" in str(found.value)
+        assert "loopback" in str(error.value)
+        assert "allow=" in str(error.value)
 
 
 @check_each(
@@ -136,17 +136,17 @@ def test_what_is_no_address_of_the_web_is_refused(url: str) -> None:
 
 
 def test_a_redirect_to_an_address_that_is_not_allowed_is_not_followed() -> None:
-    asked = []
-    with server(lambda request: asked.append(request.path)) as inside:
+    paths = []
+    with server(lambda request: paths.append(request.path)) as inside:
         with pytest.raises(EgressRefused, match=r"leads to.*loopback"):
             got(says(b"", 302, Location=f"http://{inside}/admin"))
-        assert asked == []
+        assert paths == []
 
 
 def test_redirects_are_followed_within_bounds() -> None:
     def answer(request: BaseHTTPRequestHandler) -> None:
-        said = says() if request.path == "/b" else says(b"", 302, Location="/b")
-        said(request)
+        function = says() if request.path == "/b" else says(b"", 302, Location="/b")
+        function(request)
 
     assert got(answer).url.endswith("/b")
     with pytest.raises(EgressRefused, match="more than 5 redirects"):
@@ -154,62 +154,62 @@ def test_redirects_are_followed_within_bounds() -> None:
 
 
 def test_bound_headers_go_to_their_server_alone_whatever_they_are_called() -> None:
-    seen: list[tuple[str, str | None, str | None]] = []
+    results: list[tuple[str, str | None, str | None]] = []
 
     def second(request: BaseHTTPRequestHandler) -> None:
-        seen.append(("second", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
+        results.append(("second", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
         says(b"", 307, Location=f"http://{first}/end")(request)
 
     def begin(request: BaseHTTPRequestHandler) -> None:
-        seen.append(("first", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
-        (says() if request.path == "/end" else says(b"", 307, Location=f"http://{other}/"))(request)
+        results.append(("first", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
+        (says() if request.path == "/end" else says(b"", 307, Location=f"http://{other_texts}/"))(request)
 
-    with server(second) as other, server(begin) as first:
-        fetch(f"http://{first}/", allow=(first, other), headers={"X-Kind": "a"}, bound={"X-Internal-Token": "k"})
-    assert seen == [("first", "k", "a"), ("second", None, "a"), ("first", "k", "a")]
+    with server(second) as other_texts, server(begin) as first:
+        fetch(f"http://{first}/", allow=(first, other_texts), headers={"X-Kind": "a"}, bound={"X-Internal-Token": "k"})
+    assert results == [("first", "k", "a"), ("second", None, "a"), ("first", "k", "a")]
 
 
 def test_a_bound_header_replaces_one_of_the_same_name_only_where_it_goes() -> None:
-    seen: list[str | None] = []
+    texts: list[str | None] = []
 
     def end(request: BaseHTTPRequestHandler) -> None:
-        seen.append(request.headers["User-Agent"])
+        texts.append(request.headers["User-Agent"])
         says()(request)
 
     with server(end) as host:
-        how: dict[str, object] = {"headers": {"User-Agent": "spolia"}, "bound": {"user-agent": "mine"}}
-        fetch(f"http://{host}/", allow=(host,), **how)  # type: ignore[arg-type]
-        fetch(f"http://{host}/", allow=(host,), origins=("https://example.org",), **how)  # type: ignore[arg-type]
-    assert seen == ["mine", "spolia"]
+        options: dict[str, object] = {"headers": {"User-Agent": "spolia"}, "bound": {"user-agent": "mine"}}
+        fetch(f"http://{host}/", allow=(host,), **options)  # type: ignore[arg-type]
+        fetch(f"http://{host}/", allow=(host,), origins=("https://example.org",), **options)  # type: ignore[arg-type]
+    assert texts == ["mine", "spolia"]
 
 
 def test_a_refusal_says_which_headers_were_kept_back() -> None:
     with (
-        server(says(b"", 401)) as other,
-        server(says(b"", 307, Location=f"http://{other}/")) as first,
+        server(says(b"", 401)) as other_texts,
+        server(says(b"", 307, Location=f"http://{other_texts}/")) as first,
         pytest.raises(EgressRefused, match=r"401.*without the headers X-Token, which go to http://\S+ only"),
     ):
-        fetch(f"http://{first}/", allow=(first, other), bound={"X-Token": "k"})
+        fetch(f"http://{first}/", allow=(first, other_texts), bound={"X-Token": "k"})
 
 
 def test_the_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name server that first gives a public address and then another one has no second time."""
-    asked: list[str] = []
+    texts: list[str] = []
     real = socket.getaddrinfo
 
-    def look_up(host: str, port: int, *rest: object, **how: object) -> object:
-        asked.append(host)
-        address = "93.184.215.14" if len(asked) > 1 else "127.0.0.1"
-        return real(address if host == "rebinding.example" else host, port, *rest, **how)  # type: ignore[arg-type]
+    def look_up(host: str, port: int, *rest: object, **options: object) -> object:
+        texts.append(host)
+        address = "93.184.215.14" if len(texts) > 1 else "127.0.0.1"
+        return real(address if host == "rebinding.example" else host, port, *rest, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(EgressRefused, match="loopback"):
         fetch("http://rebinding.example/")
-    assert asked == ["rebinding.example"]
+    assert texts == ["rebinding.example"]
 
 
 def test_of_several_addresses_those_that_are_not_public_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    def look_up(host: str, port: int, **how: object) -> object:
+    def look_up(host: str, port: int, **options: object) -> object:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("10.0.0.1", "127.0.0.1")]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
@@ -278,14 +278,14 @@ def test_compression_that_nobody_asked_for() -> None:
     ("status", "error"), [(404, EgressRefused), (403, EgressRefused), (503, EgressFailed), (429, EgressFailed)]
 )
 def test_what_the_server_says_no_to(status: int, error: type[Exception]) -> None:
-    with pytest.raises(error, match=f"status {status}") as found:
+    with pytest.raises(error, match=f"status {status}") as found_error:
         got(says(status=status))
-    assert "secret" not in str(found.value)
+    assert "secret" not in str(found_error.value)
 
 
 def test_an_encrypted_address_does_not_lead_to_an_open_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = Fetched("https://a.example/", 302, (("location", "http://a.example/"),), b"")
-    monkeypatch.setattr("spolia.egress.download._send_once", lambda *given: moved)
+    fetched = Fetched("https://a.example/", 302, (("location", "http://a.example/"),), b"")
+    monkeypatch.setattr("spolia.egress.download._send_once", lambda *given: fetched)
     with pytest.raises(EgressRefused, match="encrypted"):
         fetch("https://a.example/")
 

@@ -64,8 +64,10 @@ def cites_nothing(query: Query) -> Answer:
 
 def test_items_without_gold_are_left_out_and_counted(tmp_path: Path) -> None:
     bare: dict[str, object] = {"id": "bare", "question": "Who?"}
-    some = data_set(tmp_path / "some", PASSAGES, [asking(1), bare])
-    report = Experiment(BM25(index_passages(some, folder=tmp_path / "kept")), some.items(), parse_measures("R@5")).run()
+    some_data_set = data_set(tmp_path / "some", PASSAGES, [asking(1), bare])
+    report = Experiment(
+        BM25(index_passages(some_data_set, folder=tmp_path / "kept")), some_data_set.items(), parse_measures("R@5")
+    ).run()
     assert (report.n, report.without_gold) == (1, 1)
     assert "1 question without gold was left out." in report.warnings
 
@@ -95,8 +97,8 @@ def test_one_question_shows_nothing(data: DataSet, chunks: NodeGroup) -> None:
     flows: dict[str, Flow] = {"ten": BM25(chunks), "none": BM25(chunks) >> Cut(top_k=1) >> losing}
     report = Experiment(flows, data.sample(1), parse_measures("R@5,MRR,Calls")).run()
     assert report.n == 1
-    assert [one.shown for one in report.comparisons] == [False] * len(report.comparisons)
-    assert all(one.verdict.startswith("no difference shown") for one in report.comparisons)
+    assert [comparison.shown for comparison in report.comparisons] == [False] * len(report.comparisons)
+    assert all(comparison.verdict.startswith("no difference shown") for comparison in report.comparisons)
 
 
 @step
@@ -108,9 +110,9 @@ def losing(found: Ranking) -> Answer:
 def test_scores_that_are_all_equal_have_an_interval_and_no_winner(data: DataSet, chunks: NodeGroup) -> None:
     flows = {"one": BM25(chunks), "two": BM25(chunks, top_k=9)}
     report = Experiment(flows, data.items(), parse_measures("R@5,MRR,nDCG@10,Calls")).run()
-    for one in report.comparisons:
-        assert (one.interval.mean, one.p, one.shown) == (0.0, 1.0, False)
-        assert one.interval.low <= 0 <= one.interval.high
+    for comparison in report.comparisons:
+        assert (comparison.interval.mean, comparison.p, comparison.shown) == (0.0, 1.0, False)
+        assert comparison.interval.low <= 0 <= comparison.interval.high
     assert report.flow("one").measured[0].value == 1.0
 
 
@@ -119,7 +121,7 @@ def test_a_judge_without_a_number_is_undetermined_and_counted(reply: str) -> Non
     judge = ScriptedModel((("ice</answer>", reply), ("", reply)), name="judge")
     items = [Item(f"q{n}", "What broke it?", answers=("ice",)) for n in range(3)]
     report = Experiment(cites_nothing, items, [GEval(judge, samples=2), Correctness(judge)]).run()
-    assert [(one.n, one.undetermined, one.value) for one in report.flows[0].measured] == [(0, 3, None)] * 2
+    assert [(item.n, item.undetermined, item.value) for item in report.flows[0].measured] == [(0, 3, None)] * 2
     assert any("undetermined for 3 of 3 questions" in warning for warning in report.warnings)
     assert "NaN" not in json.dumps(report.json())
 
@@ -130,9 +132,9 @@ def test_answers_in_another_script_are_compared_by_their_own_words() -> None:
         return Answer("القمر يسبب المد" if query.text == "?" else "月が潮を引く。")
 
     items = [Item("ar", "?", answers=("القمر",)), Item("ja", "??", answers=("月が潮を引く",))]
-    written = parse_measures('F1(words="unicode"), EM(words="unicode"), ROUGE-L(words="unicode")')
-    report = Experiment(says, items, written).run()
-    assert [one.value for one in report.flows[0].measured] == [pytest.approx(x) for x in (0.75, 0.5, 0.75)]
+    measures = parse_measures('F1(words="unicode"), EM(words="unicode"), ROUGE-L(words="unicode")')
+    report = Experiment(says, items, measures).run()
+    assert [item.value for item in report.flows[0].measured] == [pytest.approx(x) for x in (0.75, 0.5, 0.75)]
 
 
 @pytest.mark.slow
@@ -150,13 +152,15 @@ def test_an_answer_of_a_million_characters_is_measured_whole_and_kept_in_little_
 @pytest.mark.slow
 def test_a_baseline_of_another_corpus_or_version_is_refused(data: DataSet, chunks: NodeGroup, tmp_path: Path) -> None:
     experiment = Experiment(BM25(chunks), data.items(), parse_measures("R@5"))
-    _, before = record_baseline(experiment)
+    _, previous_baseline = record_baseline(experiment)
     renamed = {f"x{id}": text for id, text in PASSAGES.items()}
-    other = data_set(tmp_path / "other", renamed, [asking(n, gold_ids=[f"xp{n}"]) for n in range(30)])
-    elsewhere = Experiment(BM25(index_passages(other, folder=tmp_path / "kept")), other.items(), parse_measures("R@5"))
+    other_data_set = data_set(tmp_path / "other", renamed, [asking(n, gold_ids=[f"xp{n}"]) for n in range(30)])
+    elsewhere = Experiment(
+        BM25(index_passages(other_data_set, folder=tmp_path / "kept")), other_data_set.items(), parse_measures("R@5")
+    )
     with pytest.raises(DataError, match="30 questions with another answer than then"):
-        gate(elsewhere, before)
-    (tmp_path / "b.json").write_text(before.text().replace('"spolia_baseline": 3', '"spolia_baseline": 4'))
+        gate(elsewhere, previous_baseline)
+    (tmp_path / "b.json").write_text(previous_baseline.text().replace('"spolia_baseline": 3', '"spolia_baseline": 4'))
     with pytest.raises(DataError, match="is a baseline of form 4; this version knows 3"):
         gate(experiment, tmp_path / "b.json")
 
@@ -208,14 +212,14 @@ def test_a_cached_experiment_calls_no_model_embedder_or_retriever(
     measures = [*parse_measures("R@5,EM,Calls,ATC"), Correctness(judge)]
     experiment, path = Experiment({"flow": flow}, list(data.items()), measures), tmp_path / "a.experiment"
     with Run() as first:
-        before = experiment.run(run=first, path=path)
+        previous_result = experiment.run(run=first, path=path)
     assert first.spent.calls == 60
     assert first.spent.embedded >= 30
     with Run() as second:
-        again = experiment.run(run=second, path=path)
+        second_result = experiment.run(run=second, path=path)
     assert (second.spent, second.usage) == (Usage(), Usage())
-    assert again == before
-    assert again.flows[0].interval("Calls") == before.flows[0].interval("Calls")
+    assert second_result == previous_result
+    assert second_result.flows[0].interval("Calls") == previous_result.flows[0].interval("Calls")
 
 
 @pytest.mark.parametrize(

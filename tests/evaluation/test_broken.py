@@ -86,11 +86,11 @@ def nothing_asked() -> None:
 
 
 def test_a_flow_that_cannot_be_asked_is_refused_after_the_first_question(tmp_path: Path) -> None:
-    kept = tmp_path / "kept.experiment"
+    file = tmp_path / "kept.experiment"
     with pytest.raises(StepFailed, match="bad fails on the first question: ManifestMismatch: The group has no vectors"):
-        Experiment({"good": good, "bad": without_vectors}, ITEMS, MEASURES).run(path=kept)
+        Experiment({"good": good, "bad": without_vectors}, ITEMS, MEASURES).run(path=file)
     assert len(asked) == 5 + 1  # of the one before it the first questions, which are kept
-    assert answered(kept) == {("good", f"q{i}") for i in range(5)}
+    assert answered(file) == {("good", f"q{i}") for i in range(5)}
 
 
 def test_a_flow_that_fails_the_same_way_on_all_it_is_asked_first_is_refused() -> None:
@@ -106,9 +106,9 @@ def test_a_flow_that_fails_the_same_way_on_all_it_is_asked_first_is_refused() ->
 
 def test_other_failures_score_0_and_are_counted() -> None:
     for flow, failed in ((fails_at_first, 4), (fails_each_otherwise, 12)):
-        (found,) = Experiment(flow, ITEMS, MEASURES, degraded="ok").run().flows
-        assert (len(found.failures), found.measured[0].failed) == (failed, failed)
-        assert found.measured[0].value == pytest.approx(1 - failed / 12)
+        (found_flow,) = Experiment(flow, ITEMS, MEASURES, degraded="ok").run().flows
+        assert (len(found_flow.failures), found_flow.measured[0].failed) == (failed, failed)
+        assert found_flow.measured[0].value == pytest.approx(1 - failed / 12)
     with pytest.raises(NeverWorked, match=r"fails_each_otherwise \(5 of 5 calls\): ValueError: no reply to 0"):
         Experiment(fails_each_otherwise, ITEMS, MEASURES).run()
     (single,) = Experiment(without_key, ITEMS[:1], MEASURES).run().flows
@@ -139,14 +139,14 @@ class Halves(Measure):
 
 
 def test_a_measure_that_fails_is_named_with_the_question_and_the_others_are_kept(tmp_path: Path) -> None:
-    kept = tmp_path / "kept.experiment"
+    file = tmp_path / "kept.experiment"
     says = "Halves failed on the result of good for question 'q7': ZeroDivisionError: nothing to divide by"
     with pytest.raises(MeasureError, match=says):
-        Experiment({"good": good}, ITEMS, [*MEASURES, Halves()]).run(path=kept)
-    assert answered(kept) >= {("good", f"q{i}") for i in range(8)}  # the seventh, too
-    before = len(asked)
-    assert Experiment({"good": good}, ITEMS[:7], MEASURES).run(path=kept).flows[0].measured[0].value == 1.0
-    assert len(asked) == before
+        Experiment({"good": good}, ITEMS, [*MEASURES, Halves()]).run(path=file)
+    assert answered(file) >= {("good", f"q{i}") for i in range(8)}  # the seventh, too
+    previous_count = len(asked)
+    assert Experiment({"good": good}, ITEMS[:7], MEASURES).run(path=file).flows[0].measured[0].value == 1.0
+    assert len(asked) == previous_count
 
 
 def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,14 +162,14 @@ def test_no_file_of_a_user_is_written_in_its_place() -> None:
     source = Path(spolia.__file__).parent
     places = [path for layer in ("cli", "evaluation", "optimizer") for path in (source / layer).rglob("*.py")]
     places.remove(source / "cli" / "commands" / "init.py")  # makes a new folder
-    written = re.compile(r"""(\w+)(?:\.write_(?:text|bytes)\(|\.open\(["'][wx])""")
-    found = [
+    pattern = re.compile(r"""(\w+)(?:\.write_(?:text|bytes)\(|\.open\(["'][wx])""")
+    texts = [
         f"{path.name}:{number}: {line.strip()}"
         for path in places
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-        if ">>>" not in line and any(name != "part" for name in written.findall(line))
+        if ">>>" not in line and any(name != "part" for name in pattern.findall(line))
     ]
-    assert found == [], "write it through whole_files, so that a kill leaves the file that was there"
+    assert texts == [], "write it through whole_files, so that a kill leaves the file that was there"
 
 
 def test_lines_on_a_full_disk_leave_the_file_that_was_there(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_lines_on_a_full_disk_leave_the_file_that_was_there(tmp_path: Path) -> N
 
     with pytest.raises(DataError, match="cannot be written: No space left on device"):
         write_lines(path, "head", full())
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("qrels.txt", "before")]
+    assert [(item.name, item.read_text()) for item in tmp_path.iterdir()] == [("qrels.txt", "before")]
 
 
 @pytest.mark.slow

@@ -36,9 +36,9 @@ def of(p: float, interval: Interval = AHEAD, lower: bool = False) -> Comparison:
 def test_a_difference_is_shown_by_the_interval_and_the_corrected_test(
     interval: Interval, p: float, others: int, said: str
 ) -> None:
-    found, *_ = correct_comparisons([of(p, interval), *[of(0.9)] * others], "holm")
-    assert found.verdict == said
-    assert found.shown == said.startswith("A beats")
+    result, *_ = correct_comparisons([of(p, interval), *[of(0.9)] * others], "holm")
+    assert result.verdict == said
+    assert result.shown == said.startswith("A beats")
 
 
 def test_less_is_said_to_be_better_where_it_is() -> None:
@@ -50,14 +50,16 @@ def test_what_one_comparison_would_show_is_not_shown_among_many() -> None:
     """Nineteen flows that differ by chance alone, beside two of which one is a little better."""
     draw = random.Random(1)
     columns = [[(draw.random(),) for _ in range(60)] for _ in range(20)]
-    columns.append([(min(1.0, max(0.0, one + draw.uniform(-0.1, 0.2))),) for (one,) in columns[0]])
+    columns.append([(min(1.0, max(0.0, comparison + draw.uniform(-0.1, 0.2))),) for (comparison,) in columns[0]])
     names = [f"flow {n}" for n in range(21)]
-    found = compare_flows(names, [Estimates(parse_measure("MRR"), columns, 0)], "holm")
-    alone = [one for one in found if one.p < 0.05 and one.interval.excludes_zero]
-    shown = [one for one in found if one.shown]
-    assert len(found) == 210
-    assert [one.adjusted for one in found] == pytest.approx(holm([one.p for one in found]))
-    assert [{one.better, one.other} for one in shown] == [{"flow 0", "flow 20"}]
+    comparisons = compare_flows(names, [Estimates(parse_measure("MRR"), columns, 0)], "holm")
+    alone = [comparison for comparison in comparisons if comparison.p < 0.05 and comparison.interval.excludes_zero]
+    shown_comparisons = [comparison for comparison in comparisons if comparison.shown]
+    assert len(comparisons) == 210
+    assert [comparison.adjusted for comparison in comparisons] == pytest.approx(
+        holm([comparison.p for comparison in comparisons])
+    )
+    assert [{comparison.better, comparison.other} for comparison in shown_comparisons] == [{"flow 0", "flow 20"}]
     assert len(alone) > 5
 
 
@@ -74,9 +76,9 @@ def test_the_seed_of_an_experiment_decides_what_is_drawn(measure: str) -> None:
 def test_one_measure_and_one_baseline_need_no_correction_for_the_others() -> None:
     """Three flows on two measures: two comparisons with the baseline on one measure, instead of six."""
     columns = [[(float((n * step) % 7 > 2),) for n in range(30)] for step in (1, 2, 3)]
-    estimates = [Estimates(parse_measure(one), columns, 0) for one in ("R@5", "MRR")]
-    found = compare_flows(["a", "b", "c"], estimates, "holm", "MRR", "b")
-    assert [(one.measure, {one.better, one.other}, one.comparison_count) for one in found] == [
+    estimates = [Estimates(parse_measure(item), columns, 0) for item in ("R@5", "MRR")]
+    comparisons = compare_flows(["a", "b", "c"], estimates, "holm", "MRR", "b")
+    assert [(item.measure, {item.better, item.other}, item.comparison_count) for item in comparisons] == [
         ("MRR", {"a", "b"}, 2),
         ("MRR", {"b", "c"}, 2),
     ]

@@ -56,8 +56,8 @@ class Letters(Value):
         if kind == "passage":
             embedded.extend(texts)
         counts = np.array([[text.lower().count(chr(97 + i)) + 0.01 for i in range(26)] for text in texts], np.float32)
-        found: npt.NDArray[np.float32] = counts / np.linalg.norm(counts, axis=1, keepdims=True)
-        return found
+        array: npt.NDArray[np.float32] = counts / np.linalg.norm(counts, axis=1, keepdims=True)
+        return array
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text) for text in texts]
@@ -79,8 +79,8 @@ def data(tmp_path: Path) -> DataSet:
 
 def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Path) -> None:
     chunks = index_passages(data, folder=tmp_path / "kept")
-    found = BM25(chunks)(Query("owls"))
-    assert [(hit.node.id, hit.node.document, hit.node.text) for hit in found.hits] == [
+    ranking = BM25(chunks)(Query("owls"))
+    assert [(hit.node.id, hit.node.document, hit.node.text) for hit in ranking.hits] == [
         ("p3/chunk", "p3", "They hunt by night.")
     ]
     report = Experiment(BM25(chunks), data.items(), parse_measures("R@1,MRR")).run()
@@ -89,26 +89,26 @@ def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Pat
 
 def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> None:
     embedded.clear()
-    told: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     first = index_passages(
-        data, Letters(), folder=tmp_path / "kept", on_progress=lambda done, total: told.append((done, total))
+        data, Letters(), folder=tmp_path / "kept", on_progress=lambda done, total: results.append((done, total))
     )
     assert embedded == ["Tides\nThe moon pulls the sea.", "Salt is dug in mines.", "Owls\nThey hunt by night."]
-    assert told == [(0, 3), (3, 3)]
-    again = index_passages(data, Letters(), folder=tmp_path / "kept")
-    assert again == first
+    assert results == [(0, 3), (3, 3)]
+    second_group = index_passages(data, Letters(), folder=tmp_path / "kept")
+    assert second_group == first
     assert len(embedded) == 3
-    assert len(Dense(again, Letters())(Query("salt"))) == 3
+    assert len(Dense(second_group, Letters())(Query("salt"))) == 3
 
 
 @pytest.mark.slow
 def test_another_corpus_or_embedder_is_kept_apart(data: DataSet, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    words, letters = index_passages(data, folder=kept), index_passages(data, Letters(), folder=kept)
+    folder = tmp_path / "kept"
+    words, letters = index_passages(data, folder=folder), index_passages(data, Letters(), folder=folder)
     (Path(data.path) / "corpus.jsonl").write_text('{"id": "p1", "text": "Other."}\n{"id": "p3", "text": ""}')
-    other = index_passages(DataSet(data.path), folder=kept)
-    assert len({words, letters, other}) == 3
-    assert [node.id for node in BM25(other)(Query("other")).nodes] == ["p1/chunk"]
+    other_group = index_passages(DataSet(data.path), folder=folder)
+    assert len({words, letters, other_group}) == 3
+    assert [node.id for node in BM25(other_group)(Query("other")).nodes] == ["p1/chunk"]
 
 
 def test_an_index_that_broke_off_is_made_again(data: DataSet, tmp_path: Path) -> None:
@@ -128,22 +128,22 @@ def test_a_killed_index_goes_on_where_it_was(tmp_path: Path) -> None:
     rows = [{"id": f"p{n}", "text": f"Passage number {n} of many."} for n in range(5 * BATCH_SIZE)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "questions.jsonl").write_text("")
-    kept, log = tmp_path / "kept", tmp_path / "log"
-    module = [sys.executable, "-m", "tests.evaluation.killed_corpus", str(tmp_path), str(kept), str(log)]
+    folder, log = tmp_path / "kept", tmp_path / "log"
+    module = [sys.executable, "-m", "tests.evaluation.killed_corpus", str(tmp_path), str(folder), str(log)]
     with subprocess.Popen([*module, rows[3 * BATCH_SIZE]["text"]]) as process:
         while (len(log.read_text().splitlines()) if log.exists() else 0) < 3 * BATCH_SIZE:
             assert process.poll() is None
             time.sleep(0.02)
         process.kill()
     assert process.returncode == -signal.SIGKILL
-    (store,) = kept.glob("*.spolia")
-    there = Corpus(str(store)).snapshot().stats().documents
-    assert there in (2 * BATCH_SIZE, 3 * BATCH_SIZE)  # it may be killed before the last are published
+    (store,) = folder.glob("*.spolia")
+    documents = Corpus(str(store)).snapshot().stats().documents
+    assert documents in (2 * BATCH_SIZE, 3 * BATCH_SIZE)  # it may be killed before the last are published
     assert subprocess.run(module, check=False).returncode == 0
     texts = log.read_text().splitlines()
     assert sorted(set(texts)) == sorted(row["text"] for row in rows)
     assert len(texts) <= 6 * BATCH_SIZE
-    chunks = index_passages(DataSet(str(tmp_path)), Letters(), folder=kept)
+    chunks = index_passages(DataSet(str(tmp_path)), Letters(), folder=folder)
     assert chunks.snapshot().check() == []
     assert [hit.node.id for hit in BM25(chunks, top_k=2)(Query("number 200")).hits][:1] == ["p200/chunk"]
     assert subprocess.run(module, check=False).returncode == 0
@@ -161,11 +161,11 @@ def test_passages_that_came_in_lots_are_found_as_those_that_came_at_once(
     once = index_passages(data, folder=tmp_path / "once")
     monkeypatch.setattr(passage_store, "PUBLISH_INTERVAL_S", 0)
     monkeypatch.setattr(passage_store, "PAUSE_FACTOR", 0)
-    lots = index_passages(data, folder=tmp_path / "lots")
-    assert lots.snapshot().generation > once.snapshot().generation
+    group = index_passages(data, folder=tmp_path / "lots")
+    assert group.snapshot().generation > once.snapshot().generation
     for question in ("moon sea", "salt", "owl mine tide"):
-        found, same = (BM25(one, top_k=50)(Query(question)) for one in (lots, once))
-        assert [(hit.node.id, hit.score) for hit in found.hits] == [(hit.node.id, hit.score) for hit in same.hits]
+        ranking, same = (BM25(item, top_k=50)(Query(question)) for item in (group, once))
+        assert [(hit.node.id, hit.score) for hit in ranking.hits] == [(hit.node.id, hit.score) for hit in same.hits]
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

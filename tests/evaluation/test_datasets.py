@@ -54,12 +54,12 @@ def with_question(folder: Path, **changes: object) -> Path:
 
 
 def test_items_carry_all_that_the_questions_say(folder: Path) -> None:
-    item, other = DataSet(str(folder)).items()
+    item, other_item = DataSet(str(folder)).items()
     assert (item.id, item.answers, item.type) == ("q1", ("the moon", "moon"), "2hop")
     assert item.gold == (("p1",), ("p2",))
     assert item.decomposition == (SubQuestion("What?", "the moon", "p1"),)
     assert item.meta == (("fold", "dev"), ("spans", '[{"start": 4}]'))
-    assert (other.question, other.gold, other.answers) == ("¿Qué? 何?", (), ())
+    assert (other_item.question, other_item.gold, other_item.answers) == ("¿Qué? 何?", (), ())
 
 
 def test_an_empty_question_is_kept_for_it_stands_in_published_sets(folder: Path) -> None:
@@ -83,7 +83,7 @@ def test_gzipped_reads_the_same(folder: Path) -> None:
 
 def test_passages_stream(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_bytes(lines(CORPUS) + b"not JSON\n")
-    assert [one.id for one in itertools.islice(DataSet(str(tmp_path)).passages(), 2)] == ["p1", "p2"]
+    assert [passage.id for passage in itertools.islice(DataSet(str(tmp_path)).passages(), 2)] == ["p1", "p2"]
 
 
 def test_a_list_among_the_gold_is_a_group_of_which_one_suffices(folder: Path) -> None:
@@ -99,19 +99,19 @@ def test_grades_become_gains_where_higher_is_better(folder: Path) -> None:
 def test_a_sample_is_drawn_by_its_seed_and_keeps_the_order(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_bytes(lines([{"id": f"q{i:03}", "question": "?!"} for i in range(100)]))
     data = DataSet(str(tmp_path))
-    drawn = [item.id for item in data.sample(10)]
-    assert len(drawn) == 10
-    assert drawn == sorted(drawn) == [item.id for item in data.sample(10)]
-    assert drawn != [item.id for item in data.sample(10, seed=1)]
+    sample = [item.id for item in data.sample(10)]
+    assert len(sample) == 10
+    assert sample == sorted(sample) == [item.id for item in data.sample(10)]
+    assert sample != [item.id for item in data.sample(10, seed=1)]
     assert len(data.sample(None)) == len(data.sample(1000)) == 100
 
 
 def test_the_content_hash_is_of_the_corpus(folder: Path) -> None:
-    before = DataSet(str(folder)).content_hash()
+    previous_text = DataSet(str(folder)).content_hash()
     with_question(folder, question="Another?")
-    assert DataSet(str(folder)).content_hash() == before
+    assert DataSet(str(folder)).content_hash() == previous_text
     (folder / "corpus.jsonl").write_bytes(lines(CORPUS[::-1]))
-    assert DataSet(str(folder)).content_hash() != before
+    assert DataSet(str(folder)).content_hash() != previous_text
 
 
 def test_a_missing_folder_or_file_is_named(folder: Path) -> None:

@@ -85,7 +85,7 @@ def test_the_report_is_plain_data_with_means_between_0_and_1() -> None:
 def test_every_flow_is_asked_the_same_questions_and_compared_on_each_measure() -> None:
     items = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),)) for i in range(60)]
     report = Experiment({"even": finds_even_ones, "all": finds_all}, items, MEASURES).run()
-    assert [one.verdict.partition(" by ")[0] for one in report.comparisons] == [
+    assert [comparison.verdict.partition(" by ")[0] for comparison in report.comparisons] == [
         "all beats even on R@1",
         "all beats even on MRR",
     ]
@@ -98,9 +98,9 @@ def test_every_flow_is_asked_the_same_questions_and_compared_on_each_measure() -
 
 def test_what_is_not_shown_is_never_called_equal() -> None:
     report = Experiment({"one": finds_even_ones, "two": fails_on_seven}, ITEMS, MEASURES).run()
-    for one in report.comparisons:
-        assert one.verdict.startswith("no difference shown between ")
-        assert "equal" not in one.verdict
+    for comparison in report.comparisons:
+        assert comparison.verdict.startswith("no difference shown between ")
+        assert "equal" not in comparison.verdict
     assert report.compare("one", "two", "MRR").interval.mean == pytest.approx(0.05)
 
 
@@ -120,18 +120,18 @@ class Embedded(CostMeasure):
 
 def test_a_failed_question_scores_0_and_is_counted() -> None:
     report = Experiment(fails_on_seven, ITEMS, MEASURES).run()
-    (found,) = report.flows
-    assert [(id, failure.kind) for id, failure in found.failures] == [("q7", "DocumentError")]
-    assert found.measured[1].observations[7] == (0.0,)
-    assert found.json()["measures"]["MRR"]["mean"] == pytest.approx((5 * 1 + 4 * 0.5) / 10)
+    (flow,) = report.flows
+    assert [(id, failure.kind) for id, failure in flow.failures] == [("q7", "DocumentError")]
+    assert flow.measured[1].observations[7] == (0.0,)
+    assert flow.json()["measures"]["MRR"]["mean"] == pytest.approx((5 * 1 + 4 * 0.5) / 10)
     assert any("1 of 10 questions failed and score 0; the first, q7" in warning for warning in report.warnings)
 
 
 @pytest.mark.parametrize("form", [str, markdown, html, Report._repr_html_, lambda report: str(report.json())])
 def test_each_form_of_a_report_says_what_failed_and_what_was_left_out(form: Callable[[Report], str]) -> None:
-    shown = form(Experiment(fails_on_seven, [*ITEMS, Item("q10", "question 10")], MEASURES).run())
-    assert "1 of 10 questions failed and score 0; the first, q7: DocumentError" in shown
-    assert "1 question without gold was left out" in shown
+    text = form(Experiment(fails_on_seven, [*ITEMS, Item("q10", "question 10")], MEASURES).run())
+    assert "1 of 10 questions failed and score 0; the first, q7: DocumentError" in text
+    assert "1 question without gold was left out" in text
 
 
 def test_questions_without_gold_are_left_out_and_counted() -> None:
@@ -141,14 +141,14 @@ def test_questions_without_gold_are_left_out_and_counted() -> None:
 
 def test_questions_of_each_kind_are_told_apart() -> None:
     report = Experiment(finds_even_ones, ITEMS, MEASURES, by="type").run()
-    assert [(one.field, one.value, one.n) for one in report.slices] == [("type", "even", 5), ("type", "odd", 5)]
-    means = {one.value: {measure: i.mean for _, measure, i in one.scores if i} for one in report.slices}
+    assert [(item.field, item.value, item.n) for item in report.slices] == [("type", "even", 5), ("type", "odd", 5)]
+    means = {item.value: {measure: i.mean for _, measure, i in item.scores if i} for item in report.slices}
     assert means == {"even": {"R@1": 1.0, "MRR": 1.0}, "odd": {"R@1": 0.0, "MRR": 0.5}}
 
 
 def test_the_type_may_stand_among_the_metadata_and_an_unknown_field_is_refused() -> None:
     items = [item.but(type="", meta=(("type", item.type), ("hops", 2))) for item in ITEMS]
-    assert {one.value: one.n for one in Experiment(finds_even_ones, items, MEASURES).run().slices} == {
+    assert {entry.value: entry.n for entry in Experiment(finds_even_ones, items, MEASURES).run().slices} == {
         "even": 5,
         "odd": 5,
     }
@@ -160,9 +160,9 @@ def test_a_field_of_several_values_has_a_slice_for_each_and_objects_are_looked_i
     metas = {0: '["date", "place"]', 1: '["date"]'}
     items = [item.but(type="", meta=(("tags", metas[n % 2]),)) for n, item in enumerate(ITEMS)]
     report = Experiment(finds_even_ones, items, MEASURES, by="tags").run()
-    assert {one.value: one.n for one in report.slices} == {"date": 10, "place": 5}
+    assert {entry.value: entry.n for entry in report.slices} == {"date": 10, "place": 5}
     inside = [item.but(type="", meta=(("metadata", json.dumps({"type": item.type})),)) for item in ITEMS]
-    assert {one.value for one in Experiment(finds_even_ones, inside, MEASURES).run().slices} == {"even", "odd"}
+    assert {entry.value for entry in Experiment(finds_even_ones, inside, MEASURES).run().slices} == {"even", "odd"}
     with pytest.raises(DataError, match=r"Slice by one of: metadata\.type, type"):
         Experiment(finds_even_ones, inside, MEASURES, by="metadata")
     with pytest.raises(DataError, match=r"'type'\. They have no type and no metadata"):
@@ -181,15 +181,15 @@ def test_what_makes_no_slices_is_said_where_it_was_asked_for() -> None:
 def test_differences_within_slices_are_told_and_corrected_together() -> None:
     items = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),), type="odd" if i % 2 else "even") for i in range(40)]
     report = Experiment({"even": finds_even_ones, "all": finds_all}, items, parse_measures("R@1")).run()
-    odd = next(one for one in report.slices if one.value == "odd")
+    odd = next(item for item in report.slices if item.value == "odd")
     (comparison,) = odd.comparisons
     assert (comparison.verdict.partition(" by ")[0], comparison.comparison_count) == ("all beats even on R@1", 2)
     assert comparison.p == pytest.approx(2**-19)
     assert comparison.adjusted == pytest.approx(2**-18)
-    assert not next(one for one in report.slices if one.value == "even").comparisons[0].shown
-    told = describe_slices(report)
-    assert told[0].startswith("type odd: all beats even on R@1 by 100.0 [")
-    assert told[1] == (
+    assert not next(item for item in report.slices if item.value == "even").comparisons[0].shown
+    texts = describe_slices(report)
+    assert texts[0].startswith("type odd: all beats even on R@1 by 100.0 [")
+    assert texts[1] == (
         "Within slices 1 of 2 comparisons show a difference, with Holm's correction for these 2 together."
     )
 
@@ -197,7 +197,7 @@ def test_differences_within_slices_are_told_and_corrected_together() -> None:
 def test_calls_of_retrievers_are_measured() -> None:
     (measure,) = parse_measures('Calls(source="here")')
     report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS, [measure]).run()
-    assert [one.json()["measures"][str(measure)]["mean"] for one in report.flows] == [1.0, 0.0]
+    assert [flow.json()["measures"][str(measure)]["mean"] for flow in report.flows] == [1.0, 0.0]
 
 
 def test_a_question_belongs_to_a_part_and_what_was_tuned_on_is_refused() -> None:
@@ -238,39 +238,41 @@ def test_a_step_that_two_flows_share_runs_once_and_counts_its_time_for_both(thre
     run = Run(cache=Cache(), threads=threads)
     report = Experiment({"slow": slow, "first": slow >> first}, ITEMS, MEASURES).run(run=run)
     assert next(run.executed[type(slow)]) == 10
-    one, other = (flow.latency for flow in report.flows)
-    assert (one.n, other.n, one.cached, other.cached) == (9, 9, 0, 0)
-    assert (one.p50_s or 0) >= 0.03
-    assert (other.p50_s or 0) >= 0.04  # what the shared step took counts, although it ran once
+    latency, other_latency = (flow.latency for flow in report.flows)
+    assert (latency.n, other_latency.n, latency.cached, other_latency.cached) == (9, 9, 0, 0)
+    assert (latency.p50_s or 0) >= 0.03
+    assert (other_latency.p50_s or 0) >= 0.04  # what the shared step took counts, although it ran once
     assert "≥" not in tables.markdown(report)
 
 
 def test_of_a_step_that_an_earlier_run_computed_only_the_rest_is_timed(tmp_path: Path) -> None:
-    def latency(flow: Operator[Query, Ranking], **how: Any) -> Latency:
+    def latency(flow: Operator[Query, Ranking], **options: Any) -> Latency:
         with Runs(tmp_path / "runs.db") as runs:
-            found = Experiment(flow, ITEMS, MEASURES).run(run=Run(cache=Cache(runs.database, **how)))
-        text = tables.markdown(found)
-        assert ("--again times all" in text) == (f"≥ {tables.format_seconds(found.flows[0].latency.ran_p50_s)}" in text)
-        return found.flows[0].latency
+            result = Experiment(flow, ITEMS, MEASURES).run(run=Run(cache=Cache(runs.database, **options)))
+        text = tables.markdown(result)
+        assert ("--again times all" in text) == (
+            f"≥ {tables.format_seconds(result.flows[0].latency.ran_p50_s)}" in text
+        )
+        return result.flows[0].latency
 
     assert latency(slow).n == 9
     rest = latency(slow >> first)
     assert (rest.n, rest.p50_s, rest.cached) == (0, None, 9)
     assert (rest.ran_p50_s or 0) >= 0.01
-    again = latency(slow >> first, replace=True)
-    assert (again.n, again.cached) == (9, 0)
-    assert (again.p50_s or 0) >= 0.04
-    assert (again.p50_s or 0) > (rest.ran_p50_s or 0)  # by the 0.03 s that `slow` sleeps, in every question
+    second_latency = latency(slow >> first, replace=True)
+    assert (second_latency.n, second_latency.cached) == (9, 0)
+    assert (second_latency.p50_s or 0) >= 0.04
+    assert (second_latency.p50_s or 0) > (rest.ran_p50_s or 0)  # by the 0.03 s that `slow` sleeps, in every question
 
 
 def test_judges_are_paid_apart_and_their_silence_is_counted() -> None:
     llm = ScriptedModel((("question 1<", "yes"), ("question 2<", "no"), ("", "I would not know.")), name="judge")
     items = [Item(f"q{i}", f"question {i}", answers=("Nokia",)) for i in (1, 2, 3)]
     report = Experiment(says_nokia, items, [Correctness(llm)]).run(run=Run())
-    (found,) = report.flows
-    assert found.usage.calls == 0
-    assert found.judging.calls == 4  # the unreadable reply is sent back once
-    assert found.measured[0].undetermined == 1
+    (flow,) = report.flows
+    assert flow.usage.calls == 0
+    assert flow.judging.calls == 4  # the unreadable reply is sent back once
+    assert flow.measured[0].undetermined == 1
     assert "undetermined for 1 of 3 questions" in report.warnings[0]
 
 
@@ -313,7 +315,7 @@ class CostsNaN(CostMeasure):
 def test_what_is_no_number_is_undetermined() -> None:
     report = Experiment(finds_all, ITEMS, [NotANumber(), CostsNaN()]).run()
     measured = report.flows[0].measured
-    assert [(one.n, one.undetermined) for one in measured] == [(9, 1), (0, 10)]
+    assert [(item.n, item.undetermined) for item in measured] == [(9, 1), (0, 10)]
 
 
 def test_a_score_outside_of_the_range_of_its_measure_is_refused() -> None:
@@ -338,7 +340,7 @@ def test_undetermined_questions_are_left_out_of_both_flows_of_a_pair() -> None:
             return float("nan") if lost else 1.0
 
     report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS, [OnlyOne()]).run()
-    assert [one.measured[0].n for one in report.flows] == [8, 10]
+    assert [flow.measured[0].n for flow in report.flows] == [8, 10]
     assert report.comparisons[0].interval.n == 8
 
 
@@ -394,8 +396,8 @@ def test_answers_in_the_data_are_measured_by_default_and_a_ranking_has_none(tmp_
         assert rows["EM"][0] == rows["F1"][0] == "–"
         assert rows["EM"][1].startswith("100.0")
         assert tables.NO_NUMBER in tables.explain_scores(report)
-        assert not any("undetermined" in one for one in report.warnings)
-        assert {one.measure for one in report.comparisons}.isdisjoint({"EM", "F1"})
+        assert not any("undetermined" in item for item in report.warnings)
+        assert {item.measure for item in report.comparisons}.isdisjoint({"EM", "F1"})
         assert report.flow("ranks").json()["measures"]["EM"]["mean"] is None
     assert "EM" not in rows_of(Experiment({"ranks": finds_all}, items).run())
     assert "EM" not in rows_of(Experiment({"answers": says_nokia}, items[1:]).run())
@@ -408,18 +410,18 @@ def rows_of(report: Report) -> list[str]:
 def test_equal_flows_are_one_row_with_all_names() -> None:
     flows = {"default": finds_all, "even": finds_even_ones, "all": finds_all}
     report = Experiment(flows, ITEMS, MEASURES, against="all").run()
-    assert [one.flow for one in report.flows] == ["default = all", "even"]
+    assert [item.flow for item in report.flows] == ["default = all", "even"]
     assert report.flow("all") is report.flow("default") is report.flow("default = all")
     assert report.compare("all", "even", "MRR") == report.compare("even", "default", "MRR")
-    assert {one.comparison_count for one in report.comparisons} == {2}  # nothing is compared with itself
+    assert {item.comparison_count for item in report.comparisons} == {2}  # nothing is compared with itself
     with pytest.raises(DataError, match="is one flow"):
         report.compare("all", "default", "MRR")
 
 
 def test_one_question_is_enough_to_be_asked_and_not_to_show_anything() -> None:
     report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS[1:2], MEASURES).run()
-    assert [one.json()["measures"]["MRR"]["mean"] for one in report.flows] == [0.5, 1.0]
-    assert not any(one.shown for one in report.comparisons)
+    assert [item.json()["measures"]["MRR"]["mean"] for item in report.flows] == [0.5, 1.0]
+    assert not any(item.shown for item in report.comparisons)
 
 
 def test_only_rankings_and_answers_are_measured() -> None:
@@ -467,7 +469,7 @@ def test_a_store_that_is_not_there_is_no_failed_question(tmp_path: Path) -> None
 
 def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
     report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS, "R@1, MRR").run()
-    assert [str(one) for one in Experiment(finds_all, ITEMS, ["R@1", MEASURES[1]]).measures] == ["R@1", "MRR"]
+    assert [str(measure) for measure in Experiment(finds_all, ITEMS, ["R@1", MEASURES[1]]).measures] == ["R@1", "MRR"]
     with pytest.raises(DataError, match=r"No flow is called 'evn'\. Write one of: even, all"):
         report.flow("evn")
     with pytest.raises(DataError, match=r"'R@5' was not measured\. Measured: R@1, MRR"):
@@ -477,8 +479,8 @@ def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
     wrong: Any = 5
     with pytest.raises(MeasureError, match=r"5 is not a measure. Write parse_measure"):
         Experiment(finds_all, ITEMS, [wrong])
-    named: Any = "bm25"
-    for flows in (named, [named], {"bm25": named}):
+    text: Any = "bm25"
+    for flows in (text, [text], {"bm25": text}):
         with pytest.raises(WiringError, match=r"'bm25' is not a flow\. Give operators"):
             Experiment(flows, ITEMS, MEASURES)
 
@@ -486,10 +488,10 @@ def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
 def test_a_flow_that_is_cut_off_before_a_measure_looks_is_told(data: DataSet, tmp_path: Path) -> None:
     chunks = index_passages(data, folder=tmp_path / "kept")
     passages = list(data.passages())
-    items = [Item(f"t{n}", one.text, gold=((one.id,),)) for n, one in enumerate(passages)]
+    items = [Item(f"t{n}", passage.text, gold=((passage.id,),)) for n, passage in enumerate(passages)]
     flows = {"short": BM25(chunks, top_k=1), "long": BM25(chunks)}
-    told = Experiment(flows, items, "R@1,R@5,MRR").run().warnings
-    assert told == ("short returns 1 passage, so its R@5 equals those at 1.",)
+    warnings = Experiment(flows, items, "R@1,R@5,MRR").run().warnings
+    assert warnings == ("short returns 1 passage, so its R@5 equals those at 1.",)
 
 
 @pytest.mark.parametrize("kind", [NAME, ANSWER, SCORES, STEPS])

@@ -32,26 +32,26 @@ def test_every_set_with_a_reference_is_compared_and_differences_are_explained(ma
     for references, measure in ((made.REFERENCE, "R"), (made.REFERENCE_FULL, "full")):
         rows = list(made.agreements(sets, references, measure))
         assert {name for name, *_ in rows} == set(references)
-        for name, flow, *_, said in rows:
-            assert said == "yes" or re.match("no[:;] .", said), (name, flow)
+        for name, flow, *_, message in rows:
+            assert message == "yes" or re.match("no[:;] .", message), (name, flow)
 
 
 @pytest.mark.parametrize(
     ("plain", "said"), [(0.72, "0, which agrees"), (0.6, "does not explain all of it"), (None, "not")]
 )
 def test_why_a_number_differs_is_read_from_the_numbers(made: ModuleType, plain: float | None, said: str) -> None:
-    def of(mean: float) -> dict[str, dict[str, float]]:
+    def recall_row(mean: float) -> dict[str, dict[str, float]]:
         return {"R@2": {"mean": mean, "low": mean - 0.02, "high": mean + 0.02}}
 
-    flows = {"bm25": of(0.82)} | ({made.PLAIN: of(plain)} if plain else {})
+    flows = {"bm25": recall_row(0.82)} | ({made.PLAIN: recall_row(plain)} if plain else {})
     row = {"n": 1000, "data": "arcd", "retrieval": {"flows": flows}}
     assert said in made.why("bm25", row, ["R@2"], [72.5])
 
 
 def test_a_set_without_vectors_is_named_with_how_to_measure_it(made: ModuleType) -> None:
     row = {"default_is": "bm25: why", "retrieval": {"flows": {"bm25": {}}}}
-    [said] = made.left_out({"arcd": row})
-    assert "first_table.py arcd`" in said
+    [message] = made.left_out({"arcd": row})
+    assert "first_table.py arcd`" in message
     assert list(made.unknown({"arcd": row})) == [("arcd", "why")]
 
 

@@ -104,7 +104,7 @@ def test_hotpotqa_as_it_is_published(tmp_path: Path, packed: bool) -> None:
     file.write_bytes(gzip.compress(raw) if packed else raw)
     data = DataSet(str(file))
     assert (data.file_form.name, data.name) == ("hotpotqa", "hotpot_dev_distractor_v1")
-    passages = {one.id: one for one in data.passages()}
+    passages = {passage.id: passage for passage in data.passages()}
     assert list(passages) == ["Ed Wood (film)#1", "Scott Derrickson#1", "Ed Wood#1", "Ed Wood (film)#2"]
     assert passages["Ed Wood#1"].text == "Edward Davis Wood Jr. was an American filmmaker. He died in 1978."
     first, second = data.items()
@@ -134,13 +134,13 @@ def test_musique_has_its_decomposition_and_what_cannot_be_answered(tmp_path: Pat
     never = MUSIQUE | {"answerable": False}  # published so: the same id a second time
     data = DataSet(str(write(tmp_path / "musique_full_v1.0_dev.jsonl", lines([MUSIQUE, never]))))
     assert data.file_form.name == "musique"
-    item, other = data.items()
-    assert (item.id, other.id) == ("2hop__482757_12019", "2hop__482757_12019-unanswerable")
+    item, other_item = data.items()
+    assert (item.id, other_item.id) == ("2hop__482757_12019", "2hop__482757_12019-unanswerable")
     assert item.answers == ("Spree", "the Spree", "river Spree")
     assert item.gold == (("Lilli's Marriage#1",), ("Berlin#1",))
     assert item.decomposition[1] == SubQuestion("On what river does #1 lie?", "Spree", "Berlin#1")
-    assert (item.type, other.type, other.gold, other.answers) == ("2hop", "unanswerable", (), ())
-    assert part_of(item.id) == part_of(other.id)
+    assert (item.type, other_item.type, other_item.gold, other_item.answers) == ("2hop", "unanswerable", (), ())
+    assert part_of(item.id) == part_of(other_item.id)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_musique_has_its_decomposition_and_what_cannot_be_answered(tmp_path: Pat
 def test_what_is_written_is_what_was_published(tmp_path: Path, form: str, name: str, published: list[Any]) -> None:
     text = lines(published) if name.endswith("l") else json.dumps(published)
     data = DataSet(str(write(tmp_path / name, text)))
-    again = written_again(data, form, tmp_path / "again" / name)
-    out = Path(again.path).read_text()
+    second_data_set = written_again(data, form, tmp_path / "again" / name)
+    out = Path(second_data_set.path).read_text()
     assert ([json.loads(line) for line in out.splitlines()] if name.endswith("l") else json.loads(out)) == published
     ours = written_again(data, "spolia", tmp_path / "ours")
-    assert everything(ours) == everything(again) == everything(data)
+    assert everything(ours) == everything(second_data_set) == everything(data)
     back = written_again(ours, form, tmp_path / "back" / name)
     assert Path(back.path).read_text() == out
 
@@ -170,9 +170,9 @@ def test_what_is_written_is_what_was_published(tmp_path: Path, form: str, name: 
 def beir(tmp_path: Path) -> Path:
     folder = tmp_path / "nfcorpus"
     docs = [{"_id": f"MED-{n}", "title": f"T{n}", "text": f"Text {n}.", "metadata": {"url": f"u{n}"}} for n in range(4)]
-    asked = [{"_id": f"PLAIN-{n}", "text": f"Question {n}?", "metadata": {}} for n in range(3)]
+    request = [{"_id": f"PLAIN-{n}", "text": f"Question {n}?", "metadata": {}} for n in range(3)]
     write(folder / "corpus.jsonl", lines(docs))
-    write(folder / "queries.jsonl", lines(asked))
+    write(folder / "queries.jsonl", lines(request))
     judged = "PLAIN-0\tMED-1\t2\nPLAIN-0\tMED-2\t1\nPLAIN-0\tMED-3\t0\nPLAIN-2\tMED-0\t1\n"
     write(folder / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore\n" + judged)
     write(folder / "qrels" / "train.tsv", "query-id\tcorpus-id\tscore\nPLAIN-1\tMED-0\t1\n")
@@ -185,16 +185,16 @@ def test_beir_has_the_judged_questions_of_its_test_part(beir: Path) -> None:
     first, third = data.items()
     assert (first.id, first.question, first.gold) == ("PLAIN-0", "Question 0?", (("MED-1",), ("MED-2",)))
     assert (first.grades, third.grades) == ((("MED-1", 2.0), ("MED-2", 1.0)), ())
-    assert [one.title for one in data.passages()] == ["T0", "T1", "T2", "T3"]
+    assert [passage.title for passage in data.passages()] == ["T0", "T1", "T2", "T3"]
     assert [item.id for item in DataSet(str(beir / "qrels" / "train.tsv")).items()] == ["PLAIN-1"]
 
 
 def test_beir_is_written_as_it_was(beir: Path, tmp_path: Path) -> None:
     data = DataSet(str(beir))
-    again = written_again(written_again(data, "spolia", tmp_path / "ours"), "beir", tmp_path / "again")
-    assert everything(again) == everything(data)
+    second_data_set = written_again(written_again(data, "spolia", tmp_path / "ours"), "beir", tmp_path / "again")
+    assert everything(second_data_set) == everything(data)
     for name in ("corpus.jsonl", "qrels/test.tsv"):
-        assert (Path(again.path) / name).read_text() == (beir / name).read_text()
+        assert (Path(second_data_set.path) / name).read_text() == (beir / name).read_text()
 
 
 TOPICS = """<top>
@@ -238,7 +238,7 @@ def trec(tmp_path: Path) -> Path:
 def test_trec_has_topics_judgements_and_documents(trec: Path) -> None:
     data = DataSet(str(trec))
     assert data.file_form.name == "trec"
-    assert [(one.id, one.title, one.text) for one in data.passages()] == [
+    assert [(passage.id, passage.title, passage.text) for passage in data.passages()] == [
         ("FT911-1", "Crime", "They cross borders.\n<b>Often.</b>"),
         ("FT911-2", "", "A disease."),
     ]
@@ -260,8 +260,8 @@ def test_trec_of_lines_with_tabs(tmp_path: Path) -> None:
 
 def test_trec_is_written_as_it_was(trec: Path, tmp_path: Path) -> None:
     data = DataSet(str(trec))
-    again = written_again(data, "trec", tmp_path / "again")
-    assert everything(again) == everything(data)
+    second_data_set = written_again(data, "trec", tmp_path / "again")
+    assert everything(second_data_set) == everything(data)
     assert (tmp_path / "again" / "qrels.txt").read_text() == (trec / "qrels.txt").read_text()
 
 
@@ -270,8 +270,8 @@ def test_a_run_of_trec_is_measured_as_trec_eval_would(trec: Path, tmp_path: Path
     items = list(DataSet(str(trec)).items())
     rankings = read_run(file, items)
     assert [hit.node.document for hit in rankings["301"]] == ["FT911-1", "FT911-2"]  # by score, whatever the rank says
-    found = measured(parse_measure("MRR"), [Case(item, rankings[item.id]) for item in items])
-    assert found.value == 0.5
+    report = measured(parse_measure("MRR"), [Case(item, rankings[item.id]) for item in items])
+    assert report.value == 0.5
     write_run(tmp_path / "again.txt", rankings, "tag")
     assert read_run(tmp_path / "again.txt", items) == rankings
     assert (tmp_path / "again.txt").read_text().splitlines()[0] == "301 Q0 FT911-1 1 3.5 tag"
@@ -285,13 +285,13 @@ def test_a_written_run_names_a_document_once(tmp_path: Path) -> None:
 
 def test_a_written_run_keeps_the_order_of_equal_scores(tmp_path: Path) -> None:
     scores = {"a": 1.0, "b": 1.0, "c": 1.0 - 1e-12, "d": 0.5, "e": 0.75}  # trec_eval reads 32 bits
-    found = Ranking(Query("?"), tuple(Hit(Node(id, "", id), score) for id, score in scores.items()))
-    write_run(tmp_path / "run", {"q": found})
+    ranking = Ranking(Query("?"), tuple(Hit(Node(id, "", id), score) for id, score in scores.items()))
+    write_run(tmp_path / "run", {"q": ranking})
     assert [hit.node.id for hit in read_run(tmp_path / "run")["q"]] == list(scores)
-    written = [float(line.split()[4]) for line in (tmp_path / "run").read_text().splitlines()]
-    as_read = [struct.unpack("f", struct.pack("f", one))[0] for one in written]
-    assert all(one > other for one, other in itertools.pairwise(as_read))
-    assert written[0] == 1.0
+    text = [float(line.split()[4]) for line in (tmp_path / "run").read_text().splitlines()]
+    as_read = [struct.unpack("f", struct.pack("f", item))[0] for item in text]
+    assert all(item > other_value for item, other_value in itertools.pairwise(as_read))
+    assert text[0] == 1.0
 
 
 # ------------------------------------------------------------------------------------------------------------ AutoRAG
@@ -349,10 +349,12 @@ def test_autorag_keeps_and_of_ors_answers_and_metadata(autorag: Path) -> None:
 @pytest.mark.slow
 def test_autorag_is_written_as_it_was_also_by_way_of_our_own_form(autorag: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    again = written_again(written_again(DataSet(str(autorag)), "spolia", tmp_path / "ours"), "autorag", tmp_path / "x")
-    assert everything(again) == everything(DataSet(str(autorag)))
+    second_data_set = written_again(
+        written_again(DataSet(str(autorag)), "spolia", tmp_path / "ours"), "autorag", tmp_path / "x"
+    )
+    assert everything(second_data_set) == everything(DataSet(str(autorag)))
     for name, rows in (("qa", QA), ("corpus", CHUNKS)):
-        assert parquet.read_table(Path(again.path) / f"{name}.parquet").to_pylist() == rows
+        assert parquet.read_table(Path(second_data_set.path) / f"{name}.parquet").to_pylist() == rows
 
 
 def test_without_pyarrow_the_extra_is_named(autorag: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,8 +424,8 @@ def test_alternatives_are_refused_where_a_form_has_none(tmp_path: Path, form: st
 @pytest.mark.parametrize("form", ["hotpotqa", "2wikimultihopqa"])
 def test_gold_that_another_paragraph_of_its_title_would_become_is_refused(tmp_path: Path, form: str) -> None:
     paragraphs = [
-        {"idx": at, "title": "Berlin", "paragraph_text": text, "is_supporting": at == 0}
-        for at, text in enumerate(("Berlin lies on the Spree.", "Berlin is a town in Maryland."))
+        {"idx": index, "title": "Berlin", "paragraph_text": text, "is_supporting": index == 0}
+        for index, text in enumerate(("Berlin lies on the Spree.", "Berlin is a town in Maryland."))
     ]
     hop = MUSIQUE["question_decomposition"][1] | {"paragraph_support_idx": 0}
     two = MUSIQUE | {"paragraphs": paragraphs, "question_decomposition": [hop]}
@@ -453,7 +455,7 @@ def test_what_a_form_has_no_place_for_is_told(tmp_path: Path, form: str) -> None
         Item("q2", "Who sings?", type="unanswerable"),
     ]
     lost = form_named(form).write(tmp_path / "out", passages, items)
-    assert lost == {what: number for what, number in LOST[form].items() if number}
+    assert lost == {name: number for name, number in LOST[form].items() if number}
 
 
 # --------------------------------------------------------------------------------------------------------- bad input
@@ -608,16 +610,16 @@ def test_real_data_sets_go_there_and_back(shared_datasets: Path, tmp_path: Path,
     if form == "autorag":
         pytest.importorskip("pyarrow")
     source = DataSet(str(shared_datasets / name))
-    there = {item.id: item for item in written_again(source, form, tmp_path / form).items()}
+    items_by_id = {item.id: item for item in written_again(source, form, tmp_path / form).items()}
     back = {item.id: item for item in written_again(DataSet(str(tmp_path / form)), "spolia", tmp_path / "back").items()}
     for item in source.items():
-        for again in (there[item.id], back[item.id]):
-            assert (again.gold, again.question.split()) == (item.gold, item.question.split())
+        for second_item in (items_by_id[item.id], back[item.id]):
+            assert (second_item.gold, second_item.question.split()) == (item.gold, item.question.split())
         assert relevance(back[item.id]) == relevance(item)
-    texts = [one.text.strip() for one in DataSet(str(tmp_path / "back")).passages()]
-    assert texts == [one.text.strip() for one in source.passages()]
+    texts = [passage.text.strip() for passage in DataSet(str(tmp_path / "back")).passages()]
+    assert texts == [passage.text.strip() for passage in source.passages()]
 
 
 def relevance(item: Item) -> dict[str, float]:
     grades = dict(item.grades)
-    return {str(one): grades.get(str(one), 1.0) for group in item.gold for one in group}
+    return {str(entry): grades.get(str(entry), 1.0) for group in item.gold for entry in group}

@@ -53,7 +53,7 @@ def asked(flow: object, *items: Item) -> Report:
 @pytest.mark.slow
 def test_files_and_quotes_are_found_by_their_names(chunks: NodeGroup) -> None:
     report = asked(BM25(chunks), *ITEMS)
-    assert [one.value for one in report.flows[0].measured] == [1.0, 1.0]
+    assert [item.value for item in report.flows[0].measured] == [1.0, 1.0]
     assert report.items == ITEMS  # as they were written
     page = html(report)
     assert 'class="gold-hit"><b>tides.md</b>' in page
@@ -67,22 +67,22 @@ def test_a_quote_stands_where_its_words_do_whatever_the_lines(chunks: NodeGroup)
     text = chunks.snapshot().document(place.document, frozenset()).text
     assert text[place.start : place.end] == place.text
     stale = Item("q", "?", gold=((Quote("tides.md", 3, "Salt makes"),),))
-    ((found,),) = locate_gold([stale], [BM25(chunks)]).locate_item(stale).gold
-    assert isinstance(found, Quote)
-    assert found.start == text.index("Salt makes")
+    ((result,),) = locate_gold([stale], [BM25(chunks)]).locate_item(stale).gold
+    assert isinstance(result, Quote)
+    assert result.start == text.index("Salt makes")
 
 
 def test_grades_go_with_what_they_are_of(chunks: NodeGroup) -> None:
-    found = locate_gold(ITEMS, [BM25(chunks)]).locate_item(ITEMS[1])
+    item = locate_gold(ITEMS, [BM25(chunks)]).locate_item(ITEMS[1])
     ids = chunks.snapshot().document_ids(["birds/owls.txt"])
-    assert found.grades == ((ids["birds/owls.txt"], 2.0),)
+    assert item.grades == ((ids["birds/owls.txt"], 2.0),)
 
 
 @pytest.mark.slow
 def test_a_name_stands_for_what_each_store_calls_so(chunks: NodeGroup, tmp_path: Path) -> None:
-    other = stored(tmp_path, "other", **{"birds/owls.txt": "Owls are birds, and hunt by night."})
-    report = Experiment({"a": BM25(chunks), "b": BM25(other)}, ITEMS, parse_measures("R@1")).run()
-    assert [one.measured[0].value for one in report.flows] == [1.0, 1.0]
+    other_group = stored(tmp_path, "other", **{"birds/owls.txt": "Owls are birds, and hunt by night."})
+    report = Experiment({"a": BM25(chunks), "b": BM25(other_group)}, ITEMS, parse_measures("R@1")).run()
+    assert [flow.measured[0].value for flow in report.flows] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_what_cannot_be_found_is_named_before_anything_is_asked(
 ) -> None:
     more = (("gone",),) if isinstance(gold, Quote) and gold.document == "nowhere.md" else ()
     wrong = Item("q9", "Who was here?", gold=((gold,), *more))
-    kept = tmp_path / "kept.experiment"
+    file = tmp_path / "kept.experiment"
     with pytest.raises(DataError, match=says):
-        Experiment(BM25(chunks), [*ITEMS, wrong], parse_measures("R@1")).run(path=kept)
-    assert not kept.exists()
+        Experiment(BM25(chunks), [*ITEMS, wrong], parse_measures("R@1")).run(path=file)
+    assert not file.exists()
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_questions_of_a_store_need_no_corpus_of_their_own(chunks: NodeGroup, tmp
     data = DataSet(str(tmp_path))
     items = list(data.items())
     assert items[0].gold == ((Quote("tides.md", text="The moon pulls"),),)
-    assert [one.value for one in asked(BM25(chunks), *items).flows[0].measured] == [1.0, 1.0]
+    assert [item.value for item in asked(BM25(chunks), *items).flows[0].measured] == [1.0, 1.0]
     (tmp_path / "corpus.jsonl").write_text('{"id": "p1", "text": "Another one."}')
     with pytest.raises(DataError, match=r"line 1: gold id 'tides\.md' of question 'q1' is not in the corpus"):
         list(DataSet(str(tmp_path)).items())

@@ -12,10 +12,10 @@ from tests.cases import check_each
 
 
 def rows(*seconds: float, opening: float = np.nan) -> Columns:
-    found = np.zeros(len(seconds), ANSWERS)
-    found["seconds"], found["opening"] = seconds, np.nan
-    found["opening"][:1] = opening
-    return found
+    rows_array = np.zeros(len(seconds), ANSWERS)
+    rows_array["seconds"], rows_array["opening"] = seconds, np.nan
+    rows_array["opening"][:1] = opening
+    return rows_array
 
 
 @check_each(
@@ -30,14 +30,16 @@ def rows(*seconds: float, opening: float = np.nan) -> Columns:
     ],
 )
 def test_half_and_95_of_100_took_at_most_so_long(seconds: list[float], p50: float, p95: float) -> None:
-    drawn = random.Random(1).sample(seconds, len(seconds))
-    found = Latency.from_answers(rows(*drawn), 1)
-    assert (found.p50_s, found.p95_s, found.n) == (p50, p95, len(seconds))
+    sample = random.Random(1).sample(seconds, len(seconds))
+    latency = Latency.from_answers(rows(*sample), 1)
+    assert (latency.p50_s, latency.p95_s, latency.n) == (p50, p95, len(seconds))
 
 
 def test_setting_up_and_the_cache_are_no_latency() -> None:
     answers = rows(9.0, 0.1, 0.2, 0.3, 0.0, opening=1.5)
     answers["cached"][-1] = True
-    found = Latency.from_answers(answers, 4)
-    assert found == Latency(setup_s=10.5, p50_s=0.2, p95_s=0.3, n=3, cached=1, at_once=4, ran_p50_s=0.0, ran_p95_s=0.0)
+    latency = Latency.from_answers(answers, 4)
+    assert latency == Latency(
+        setup_s=10.5, p50_s=0.2, p95_s=0.3, n=3, cached=1, at_once=4, ran_p50_s=0.0, ran_p95_s=0.0
+    )
     assert Latency.from_answers(answers[:1], 1) == Latency(setup_s=10.5)

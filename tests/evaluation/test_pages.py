@@ -94,14 +94,14 @@ def test_the_page_shows_every_question_with_all_that_came_of_it(report: Report) 
     assert text.count('<details class="question"') == 13
     assert text.count('data-failed="1"') == 1
     assert text.count('data-differ="1"') == 13
-    for said in (
+    for message in (
         "QueryError: broken &lt;script&gt;",
         "gold passages: p0",
         "answers: a | b",
         "R@5 100.0",
         "It is &lt;script",
     ):
-        assert said in text
+        assert message in text
     assert text.count("<svg") == 3 + 3 + 1
     assert "good &amp; &lt;b&gt; beats worse on R@5 by 100.0" in text
 
@@ -109,16 +109,16 @@ def test_the_page_shows_every_question_with_all_that_came_of_it(report: Report) 
 def test_the_steps_of_a_question_stand_in_the_page(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         whole = Experiment({"it": first >> says}, ITEMS, parse_measures("R@5"))
-        found = whole.run(run=Run(journal=runs.journal))
+        result = whole.run(run=Run(journal=runs.journal))
         runs.journal.flush()
 
         def traces(run: str, lane: int) -> list[object]:
             return [span for span in runs.journal.spans(run) if span.lane == lane]
 
-        text = html(found, traces)  # type: ignore[arg-type]
+        text = html(result, traces)  # type: ignore[arg-type]
     assert text.count("3 steps, run ") == len(ITEMS)
     assert re.search(r"<pre>Then  [\d.]+ ms\n  \S*first  ", text)
-    assert "3 steps" not in html(found)
+    assert "3 steps" not in html(result)
 
 
 def test_markdown_has_the_verdicts_and_tables_that_stay_tables(report: Report) -> None:
@@ -132,24 +132,24 @@ def test_markdown_has_the_verdicts_and_tables_that_stay_tables(report: Report) -
 
 
 def test_one_flow_has_a_report_too() -> None:
-    found = Experiment({"one": first}, ITEMS[:1], parse_measures("R@5")).run()
-    assert "Verdicts" not in html(found)
-    assert Page(html(found)).open == []
-    assert "# 1 question " in markdown(found)
-    assert "?: an end" not in markdown(found)
+    result = Experiment({"one": first}, ITEMS[:1], parse_measures("R@5")).run()
+    assert "Verdicts" not in html(result)
+    assert Page(html(result)).open == []
+    assert "# 1 question " in markdown(result)
+    assert "?: an end" not in markdown(result)
 
 
 def test_an_end_that_is_not_known_is_explained() -> None:
-    found = Experiment({"good": first}, ITEMS[:1], parse_measures("R@5,ATC")).run()
-    assert "| ATC | 0 [0, ?] |" in markdown(found)
-    for page in (markdown(found), html(found)):
+    result = Experiment({"good": first}, ITEMS[:1], parse_measures("R@5,ATC")).run()
+    assert "| ATC | 0 [0, ?] |" in markdown(result)
+    for page in (markdown(result), html(result)):
         assert "the 95 % interval. ?: the bound cannot be estimated" in page
 
 
 def test_a_cost_that_never_varies_has_no_interval() -> None:
-    found = Experiment({"good": first}, ITEMS, parse_measures("R@5,Calls")).run()
-    assert "| Calls | 1 |" in markdown(found)
-    assert found.flows[0].json()["measures"]["Calls"] == {
+    result = Experiment({"good": first}, ITEMS, parse_measures("R@5,Calls")).run()
+    assert "| Calls | 1 |" in markdown(result)
+    assert result.flows[0].json()["measures"]["Calls"] == {
         "mean": 1.0, "low": 1.0, "high": 1.0, "n": len(ITEMS), "undetermined": 0
     }  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:
     items = [Item(f"q{i}", "?", answers=("Nokia",)) for i in range(5)]
     report = Experiment({"one": abstains, "two": says_nothing}, items, parse_measures("EM,Risk")).run()
     assert report.flows[0].intervals[1] is None
-    assert {one.measure for one in report.comparisons} == {"EM"}
+    assert {comparison.measure for comparison in report.comparisons} == {"EM"}
     assert "Risk" in html(report)
     assert "| Risk | – | – |" in markdown(report)
 
@@ -186,9 +186,9 @@ RIGHT = (True, True, False, True, False)
 def sure_by_number(query: Query) -> Answer:
     """Right at the first, second and fourth question; the fifth is not answered."""
     n = int(query.text.split()[1])
-    found = Ranking(query, (Hit(Node("p0", "text"), SURE[n]),))
-    said = Answer("a" if RIGHT[n] else "b", evidence=found)
-    return said.but(stop_reason="abstained") if n == 4 else said
+    ranking = Ranking(query, (Hit(Node("p0", "text"), SURE[n]),))
+    answer = Answer("a" if RIGHT[n] else "b", evidence=ranking)
+    return answer.but(stop_reason="abstained") if n == 4 else answer
 
 
 def test_risk_is_drawn_against_coverage_where_abstaining_is_measured() -> None:

@@ -34,30 +34,30 @@ TEXTS = {one.id: one.text for one in PASSAGES}
 
 
 def test_joined_passages_are_one_document_each_title() -> None:
-    found = join_passages(PASSAGES)
-    assert [one.id for one in found.documents] == ["Tides", "Owls", "p4"]
-    by_id = {one.id: one.text for one in found.documents}
+    passages = join_passages(PASSAGES)
+    assert [document.id for document in passages.documents] == ["Tides", "Owls", "p4"]
+    by_id = {document.id: document.text for document in passages.documents}
     for passage in PASSAGES:
-        [quote] = found.quotes[passage.id]
+        [quote] = passages.quotes[passage.id]
         assert by_id[quote.document][quote.start : quote.end] == quote.text == passage.text
 
 
 def test_a_title_that_comes_again_later_is_a_document_of_its_own() -> None:
-    found = join_passages([PASSAGES[0], PASSAGES[2], PASSAGES[1]])
-    assert [one.id for one in found.documents] == ["Tides", "Owls", "p2"]
+    passages = join_passages([PASSAGES[0], PASSAGES[2], PASSAGES[1]])
+    assert [document.id for document in passages.documents] == ["Tides", "Owls", "p2"]
 
 
 def test_passages_are_found_in_what_they_were_cut_from() -> None:
     documents = [Document("a", "Intro. Owls hunt by night. More."), Document("b", "Owls hunt by night.")]
-    found = locate_passages(PASSAGES, documents)
-    item = found.item(
+    passage_locations = locate_passages(PASSAGES, documents)
+    item = passage_locations.item(
         Item("q", "?", gold=(("p3",),), grades=(("p3", 2.0),), decomposition=(SubQuestion("?", "", "p3"),))
     )
     assert item.gold == ((Quote("a", 7, "Owls hunt by night."), Quote("b", 0, "Owls hunt by night.")),)
     assert item.grades == (("a[7:26]", 2.0), ("b[0:19]", 2.0))
     assert item.decomposition[0].gold_id == "a"
     with pytest.raises(DataError, match=r"Gold 'p1' of question 'q2' is in none of 2 documents, word for word\. G"):
-        found.item(Item("q2", "?", gold=(("p1",),)))
+        passage_locations.item(Item("q2", "?", gold=(("p1",),)))
 
 
 def test_quotes_of_passages_move_with_them() -> None:
@@ -67,10 +67,10 @@ def test_quotes_of_passages_move_with_them() -> None:
 
 
 def test_answers_and_supporting_sentences_become_quotes() -> None:
-    told = json.dumps([{"gold_id": "p1", "sentence": "Salt makes it heavy."}])
+    message = json.dumps([{"gold_id": "p1", "sentence": "Salt makes it heavy."}])
     items = [
         Item("answer", "?", answers=("sun", "The sun"), gold=(("p2",),)),
-        Item("told", "?", answers=("salt",), gold=(("p1",), ("p3",)), meta=(("supporting_sentences", told),)),
+        Item("told", "?", answers=("salt",), gold=(("p1",), ("p3",)), meta=(("supporting_sentences", message),)),
         Item("nowhere", "?", answers=("stars",), gold=(("p3", "p2"),)),
         Item("no gold", "?", answers=("sun",)),
     ]
@@ -95,7 +95,7 @@ def test_answers_and_supporting_sentences_become_quotes() -> None:
 )
 def test_an_answer_is_found_as_whole_words_only(text: str, answer: str, starts: list[int]) -> None:
     [item] = with_quotes([Item("q", "?", answers=(answer,), gold=(("p",),))], {"p": text})
-    assert item.gold == (tuple(Quote("p", at, answer) for at in starts) or (Quote("p", 0, text),),)
+    assert item.gold == (tuple(Quote("p", index, answer) for index in starts) or (Quote("p", 0, text),),)
 
 
 # ------------------------------------------------------------------------------------------------- through the stores
@@ -141,26 +141,28 @@ def test_one_question_set_measures_five_ways_of_cutting(data: DataSet, tmp_path:
     whole_quotes = {name: _mean(report, name, "R@100") for name in flows}
     assert whole_quotes == dict.fromkeys(flows, 1.0) | {"tokens": pytest.approx(2 / 3)}  # a part shares no word
     nodes = {name: _nodes(group) for name, group in groups.items()}
-    assert len({tuple(node.text for node in each) for each in nodes.values()}) == len(CUTS)
-    for each in nodes.values():
-        cases = [Case(item, _perfect(item, each)) for item in data.items()]
+    assert len({tuple(node.text for node in entry) for entry in nodes.values()}) == len(CUTS)
+    for entry in nodes.values():
+        cases = [Case(item, _perfect(item, entry)) for item in data.items()]
         for measure in parse_measures("R@9,full@9,MRR,MAP,nDCG@9,Rprec,SetR"):
             assert measured(measure, cases).value == pytest.approx(1.0)
 
 
 def _mean(report: Report, flow: str, measure: str) -> float:
-    found = report.flow(flow).interval(measure)
-    assert found is not None
-    return found.mean
+    interval = report.flow(flow).interval(measure)
+    assert interval is not None
+    return interval.mean
 
 
 def _perfect(item: Item, nodes: list[Node]) -> Ranking:
     """The nodes of a store that hold any of the gold, in the order of the text."""
     [quote] = item.quotes
-    held = [one for one in nodes if one.document == quote.document and one.span is not None]
-    held = [one for one in held if one.span and one.span.start < quote.end and quote.start < one.span.end]
-    held.sort(key=lambda one: one.number)
-    return Ranking(Query(item.question), tuple(Hit(one, 1.0) for one in held))
+    held_nodes = [node for node in nodes if node.document == quote.document and node.span is not None]
+    held_nodes = [
+        node for node in held_nodes if node.span and node.span.start < quote.end and quote.start < node.span.end
+    ]
+    held_nodes.sort(key=lambda one: one.number)
+    return Ranking(Query(item.question), tuple(Hit(node, 1.0) for node in held_nodes))
 
 
 def _nodes(group: NodeGroup) -> list[Node]:
@@ -170,23 +172,23 @@ def _nodes(group: NodeGroup) -> list[Node]:
 @pytest.mark.slow
 def test_a_quote_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
     flow = BM25(index_passages(data, folder=tmp_path / "kept"))
-    moved = [item.but(gold=((Quote("birds", 3, "The brown owl"),),)) for item in data.items()]
+    items = [item.but(gold=((Quote("birds", 3, "The brown owl"),),)) for item in data.items()]
     with pytest.raises(DataError, match=r"Gold 'birds\[3:16\]' of question 'q0' .* does not occur in 'birds'"):
-        Experiment(flow, moved, parse_measures("R@5")).run()
+        Experiment(flow, items, parse_measures("R@5")).run()
 
 
 def test_shared_articles_are_asked_with_the_questions_of_their_paragraphs(shared_datasets: Path) -> None:
     source = DataSet(str(shared_datasets / "xquad_en"))
     passages = list(source.passages())
-    found, texts = join_passages(passages), {one.id: one.text for one in passages}
-    assert len(found.documents) < len(passages)
-    by_id = {one.id: one.text for one in found.documents}
+    found_passages, texts = join_passages(passages), {entry.id: entry.text for entry in passages}
+    assert len(found_passages.documents) < len(passages)
+    by_id = {entry.id: entry.text for entry in found_passages.documents}
     items = list(with_quotes(source.items(), texts))
     whole = [item.id for item in items if not any(quote.text in item.answers for quote in item.quotes)]
     assert len(whole) < len(items) / 200  # one was published as "7,000,000 square kilometres (2,70": cut in a word
     for item in items:
-        moved = found.item(item)
-        assert moved.quotes
-        for quote in moved.quotes:
+        moved_item = found_passages.item(item)
+        assert moved_item.quotes
+        for quote in moved_item.quotes:
             assert by_id[quote.document][quote.start : quote.end] == quote.text
             assert quote.text in item.answers or item.id in whole

@@ -93,30 +93,32 @@ def facts(folder: Path) -> Path:
 @pytest.mark.slow
 def test_a_killed_experiment_goes_on_where_it_was(tmp_path: Path) -> None:
     path, log = tmp_path / "a.experiment", tmp_path / "log"
-    for at in ("7", "13"):
-        assert in_a_process(path, KILLED_AT=at, LOG=str(log)).returncode == -signal.SIGKILL
+    for place in ("7", "13"):
+        assert in_a_process(path, KILLED_AT=place, LOG=str(log)).returncode == -signal.SIGKILL
     finished = in_a_process(path, LOG=str(log))
     assert finished.returncode == 0, finished.stderr
     assert log.read_text().splitlines() == [item.question for item in ITEMS]  # each once, none again
 
 
 def test_what_was_asked_is_never_asked_again(tmp_path: Path) -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
     @step
     def counting(query: Query) -> Ranking:
-        asked.append(query.text)
+        texts.append(query.text)
         return Ranking(query, (Hit(Node("p1", "text"), 1.0),), "here")
 
     whole = Experiment({"counting": counting}, ITEMS, parse_measures("R@1,MRR,Calls"))
     first = whole.run(path=tmp_path / "a.experiment")
-    again = whole.run(path=tmp_path / "a.experiment")
-    assert len(asked) == len(ITEMS)
-    assert again == first
-    assert again.table.asked == 0
-    assert [again.table.case(0, at) for at in range(20)] == [first.table.case(0, at) for at in range(20)]
+    second_result = whole.run(path=tmp_path / "a.experiment")
+    assert len(texts) == len(ITEMS)
+    assert second_result == first
+    assert second_result.table.asked == 0
+    assert [second_result.table.case(0, index) for index in range(20)] == [
+        first.table.case(0, index) for index in range(20)
+    ]
     whole.run(path=tmp_path / "a.experiment", again=True)
-    assert len(asked) == 2 * len(ITEMS)
+    assert len(texts) == 2 * len(ITEMS)
 
 
 @dataclass(frozen=True)
@@ -136,15 +138,15 @@ class ServedReply(ScriptedModel):
 def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: str) -> None:
     down = tmp_path / "down"
     down.touch()
-    served, works = (ServedReply(("Nokia",), name="m", down=str(one)) for one in (down, tmp_path / "never"))
+    served, works = (ServedReply(("Nokia",), name="m", down=str(warning)) for warning in (down, tmp_path / "never"))
     texts = index_passages(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
-    other = Reader(ScriptedModel(("Siemens",)))
-    readers = {"flow": Reader(served), "arm": Guard(Reader(served), fallback=other), "judge": Reader(works)}
+    other_reader = Reader(ScriptedModel(("Siemens",)))
+    readers = {"flow": Reader(served), "arm": Guard(Reader(served), fallback=other_reader), "judge": Reader(works)}
     flow = BM25(texts) >> readers[part]
     judges = (Correctness(ServedReply(("yes",), name="j", down=str(down))),) if part == "judge" else ()
     items = [Item(f"q{i}", "Who pulls?", answers=("Nokia",)) for i in range(3)]
-    how = "stop" if part == "flow" else "ok"
-    whole = Experiment({"it": flow}, items, [*parse_measures("EM"), *judges], degraded=how)
+    text = "stop" if part == "flow" else "ok"
+    whole = Experiment({"it": flow}, items, [*parse_measures("EM"), *judges], degraded=text)
     score = str(whole.measures[-1])
     if part == "flow":
         with pytest.raises(
@@ -152,14 +154,17 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
         ):
             whole.run(path=tmp_path / "a.experiment")
     else:
-        before = whole.run(path=tmp_path / "a.experiment")
-        assert [one.value for one in before.flows[0].measured if one.measure == score] in ([0.0], [None])
-        told = "it: 3 questions met a server that was down or busy; the same experiment asks again"
-        assert told in before.warnings
+        previous_result = whole.run(path=tmp_path / "a.experiment")
+        assert [warning.value for warning in previous_result.flows[0].measured if warning.measure == score] in (
+            [0.0],
+            [None],
+        )
+        message = "it: 3 questions met a server that was down or busy; the same experiment asks again"
+        assert message in previous_result.warnings
     down.unlink()
-    after = whole.run(path=tmp_path / "a.experiment")
-    assert [one.value for one in after.flows[0].measured if one.measure == score] == [1.0]
-    assert not [one for one in after.warnings if "server" in one or "never worked" in one]
+    later_result = whole.run(path=tmp_path / "a.experiment")
+    assert [warning.value for warning in later_result.flows[0].measured if warning.measure == score] == [1.0]
+    assert not [warning for warning in later_result.warnings if "server" in warning or "never worked" in warning]
     with Run() as run:
         whole.run(path=tmp_path / "a.experiment", run=run)
     assert run.usage.calls == 0
@@ -169,8 +174,8 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
 def test_another_process_at_the_same_experiment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.experiment"
     with ScoreStore(path):
-        other = in_a_process(path)
-        assert "StoreBusy" in other.stderr
+        other_process = in_a_process(path)
+        assert "StoreBusy" in other_process.stderr
         with pytest.raises(StoreBusy, match="another process is at this experiment"):
             ScoreStore(path)
     assert in_a_process(path).returncode == 0
@@ -207,9 +212,9 @@ def test_more_questions_flows_and_measures_are_added_and_only_they_are_computed(
     anew = ask({"first": first_of, "second": second_of}, ITEMS, "R@1,MRR,Calls,AnswerHit@1")
     np.testing.assert_array_equal(more.scores, anew.scores)
     assert more.scores[:, :, 2].tolist() == [[1.0] * 20] * 2
-    some = ask({"second": second_of}, ITEMS[3:5], "MRR", path=path)
-    np.testing.assert_array_equal(some.scores, anew.scores[1:, 3:5, 1:2])
-    assert (some.asked, some.notes, len(ASKED)) == (0, (), 80)
+    rows = ask({"second": second_of}, ITEMS[3:5], "MRR", path=path)
+    np.testing.assert_array_equal(rows.scores, anew.scores[1:, 3:5, 1:2])
+    assert (rows.asked, rows.notes, len(ASKED)) == (0, (), 80)
 
 
 def test_score_rows_are_columns_with_what_each_answer_took() -> None:
@@ -274,21 +279,21 @@ def test_what_several_flows_ask_alike_is_asked_once() -> None:
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_file_is_read_as_far_as_it_is_whole_and_the_rest_is_computed_again(seed: int) -> None:
     """Cut off anywhere, or with bytes changed anywhere behind its first line."""
-    lot = random.Random(seed)
+    generator = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.experiment"
         flows = {"first": first_of, "second": second_of}
         whole = ask(flows, ITEMS[:6], "R@1,MRR", path=path)
-        results = [whole.case(1, at).result for at in range(6)]
+        results = [whole.case(1, index).result for index in range(6)]
         raw = bytearray(path.read_bytes())
-        for _ in range(lot.randint(0, 3)):
-            raw[lot.randrange(len(MAGIC), len(raw))] ^= 1 << lot.randrange(8)
-        path.write_bytes(raw[: lot.choice([len(raw), lot.randrange(len(raw))])])
-        for asked in (None, 0):
-            again = ask(flows, ITEMS[:6], "R@1,MRR", path=path)
-            np.testing.assert_array_equal(again.scores, whole.scores)
-            assert again.asked <= 12 if asked is None else again.asked == 0
-            assert [again.case(1, at).result for at in range(6)] == results
+        for _ in range(generator.randint(0, 3)):
+            raw[generator.randrange(len(MAGIC), len(raw))] ^= 1 << generator.randrange(8)
+        path.write_bytes(raw[: generator.choice([len(raw), generator.randrange(len(raw))])])
+        for request in (None, 0):
+            second_rows = ask(flows, ITEMS[:6], "R@1,MRR", path=path)
+            np.testing.assert_array_equal(second_rows.scores, whole.scores)
+            assert second_rows.asked <= 12 if request is None else second_rows.asked == 0
+            assert [second_rows.case(1, index).result for index in range(6)] == results
 
 
 @pytest.mark.slow
@@ -301,15 +306,15 @@ def test_a_killed_write_loses_the_answers_in_progress_alone(tmp_path: Path) -> N
             store.register(kind, bytes(16), {"name": "it"}) for kind in ("flows", "questions", "gold", "measures")
         )
         store.write_answer(flow, question, case, usage=Usage(), spent=Usage(), opening=0.0)
-        kept = path.stat().st_size
+        size = path.stat().st_size
         store.write_scores(flow, question, gold, {measure: (SCORED, (1.0,), Usage())})
     raw = path.read_bytes()
-    for end in range(kept, len(raw)):
+    for end in range(size, len(raw)):
         path.write_bytes(raw[:end])
         with ScoreStore(path) as store:
             assert [len(store.columns(kind)) for kind in (ANSWER, SCORES)] == [1, 0]
             assert store.case(store.columns(ANSWER)[0], case.item) == case
-        assert path.stat().st_size == kept
+        assert path.stat().st_size == size
 
 
 def test_a_changed_function_is_asked_again_and_named(tmp_path: Path) -> None:
@@ -317,20 +322,20 @@ def test_a_changed_function_is_asked_again_and_named(tmp_path: Path) -> None:
     def found(query: Query) -> Ranking:
         return Ranking(query, (Hit(Node("p1", "text"), 1.0),))
 
-    before = found
+    previous_flow = found
 
     @step  # type: ignore[no-redef]
     def found(query: Query) -> Ranking:
         return Ranking(query, (Hit(Node("p2", "text"), 1.0),))
 
     path = tmp_path / "a.experiment"
-    was = Experiment({"it": before}, ITEMS, parse_measures("R@1")).run(path=path)
+    was = Experiment({"it": previous_flow}, ITEMS, parse_measures("R@1")).run(path=path)
     now = Experiment({"it": found}, ITEMS, parse_measures("R@1")).run(path=path)
     assert now.flows[0].measured[0].value != was.flows[0].measured[0].value
-    (told,) = now.warnings
-    assert re.match(r"Computed again, since it has changed: flows, it, code, found\(\): was \w+, is \w+\.", told)
-    again = Experiment({"it": before}, ITEMS, parse_measures("R@1")).run(path=path)
-    assert (again, again.table.asked, again.warnings) == (was, 0, ())
+    (warning,) = now.warnings
+    assert re.match(r"Computed again, since it has changed: flows, it, code, found\(\): was \w+, is \w+\.", warning)
+    second_result = Experiment({"it": previous_flow}, ITEMS, parse_measures("R@1")).run(path=path)
+    assert (second_result, second_result.table.asked, second_result.warnings) == (was, 0, ())
 
 
 @pytest.mark.slow
@@ -345,8 +350,8 @@ def test_a_change_in_what_a_measure_of_spolia_names_is_taken_again_and_a_comment
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).stdout == "asked 0\n\n"
     with (package / "retrieval_measure.py").open("a") as file:
         file.write("\ndef count_satisfied(ids, item):\n    return 0\n")
-    told = in_a_process(path, PYTHONPATH=str(tmp_path)).stdout
-    assert told.startswith("asked 0\nComputed again, since it has changed: measures, R@1, code, Recall: was ")
+    output = in_a_process(path, PYTHONPATH=str(tmp_path)).stdout
+    assert output.startswith("asked 0\nComputed again, since it has changed: measures, R@1, code, Recall: was ")
 
 
 @pytest.mark.slow
@@ -384,12 +389,12 @@ def test_other_questions_are_asked_again_and_other_gold_is_scored_again(
 ) -> None:
     path, whole = tmp_path / "a.experiment", experiment()
     whole.run(path=path)
-    given: dict[str, Any] = {"flows": dict(whole.flows), "items": whole.items, "measures": whole.measures}
-    given |= {"data": "twenty"} | change
-    other = Experiment(given.pop("flows"), given.pop("items"), given.pop("measures"), **given)
-    report = other.run(path=path)
+    inputs: dict[str, Any] = {"flows": dict(whole.flows), "items": whole.items, "measures": whole.measures}
+    inputs |= {"data": "twenty"} | change
+    other_experiment = Experiment(inputs.pop("flows"), inputs.pop("items"), inputs.pop("measures"), **inputs)
+    report = other_experiment.run(path=path)
     assert report.table.asked == asked
-    assert report.flows[0].measured == other.run().flows[0].measured
+    assert report.flows[0].measured == other_experiment.run().flows[0].measured
     assert (says in report.warnings[0]) if says else not report.warnings
 
 
@@ -411,18 +416,18 @@ def test_other_fields_models_stores_and_rights_are_asked_again_and_named(tmp_pat
         ({"reply": "the sun [1]"}, "flows, it"),
         ({"principal": "ann"}, r"flows, it, asked for, principals: was \[\], is \['ann'\]"),
     ):
-        asked, told = run(**change)
-        assert asked == 1
-        assert re.search(says, told)
+        count, message = run(**change)
+        assert count == 1
+        assert re.search(says, message)
     with chunks.corpus.writer():
         pass
     assert run() == (0, "")
     with chunks.corpus.writer() as writer:
         node = Node("p2/chunk", "Salt.", "p2", "chunk", Span(0, 5))
         writer.put_document(Document("p2", "Salt."), [node], SourceRow("p2", 5))
-    asked, told = run()
-    assert asked == 1
-    assert "flows, it, reads" in told
+    count, message = run()
+    assert count == 1
+    assert "flows, it, reads" in message
 
 
 def test_in_a_folder_every_flow_has_its_own_file(tmp_path: Path) -> None:
@@ -447,14 +452,14 @@ PARTS: list[list[tuple[tuple[str, float], ...]]] = [
 def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
     node = Node("n1", random.Random(1).randbytes(4_000).hex(), "d1", span=Span(3, 90), meta=(("half", "\ud800"),))
     answer = Answer("The moon. [1]", (Citation("1", "n1", "d1", "a.txt", "The moon"),), evidence=None)
-    other = Hit(Node("n2", "x"), -float("inf"), found=(node, Node("n3", "y")))
-    ranking = Ranking(Query("what?"), (Hit(node, 1.5), other), "here")
+    other_hit = Hit(Node("n2", "x"), -float("inf"), found=(node, Node("n3", "y")))
+    ranking = Ranking(Query("what?"), (Hit(node, 1.5), other_hit), "here")
     results: tuple[Ranking | Answer | Failure, ...] = (
         answer.but(evidence=ranking),
         answer,
         ranking,
         Failure("ValueError", "broken", "BM25()"),
-        *(Ranking(Query("?"), tuple(Hit(node, 1.0, parts) for parts in each), "fused") for each in PARTS),
+        *(Ranking(Query("?"), tuple(Hit(node, 1.0, parts) for parts in part), "fused") for part in PARTS),
         Ranking(Query("?"), (Hit(Node("n4", "", meta=(("no number", float("nan")),)), 1.0),)),
     )
     usage, took = Usage(1, 2, 3, 4, 0.5), {"lane": 7, "seconds": 0.25, "opening": 1.5, "cached": True}
@@ -472,10 +477,10 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
             )
         assert read(store)[-1] is cases[-1]
     with ScoreStore(tmp_path / "a.experiment") as store:
-        found = read(store)
-        assert found == cases[:-1]  # the last one cannot be written, and is asked again
-        assert [getattr(one.result, "evidence", None) for one in found[:4]] == [ranking, None, None, None]
-        for case, parts in zip(found[4:], PARTS, strict=True):
+        found_cases = read(store)
+        assert found_cases == cases[:-1]  # the last one cannot be written, and is asked again
+        assert [getattr(item.result, "evidence", None) for item in found_cases[:4]] == [ranking, None, None, None]
+        for case, parts in zip(found_cases[4:], PARTS, strict=True):
             assert isinstance(case.result, Ranking)
             assert repr([hit.parts for hit in case.result.hits]) == repr(parts)  # NaN does not equal itself
         row = store.columns(ANSWER)[0]
@@ -518,9 +523,9 @@ def test_a_file_of_an_earlier_version_is_read_alike(tmp_path: Path) -> None:
 
 def test_what_is_no_experiment_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database " * 100)
-    other = sqlite3.connect(tmp_path / "other.db")
-    other.execute("CREATE TABLE t (x)")
-    other.close()
+    other_connection = sqlite3.connect(tmp_path / "other.db")
+    other_connection.execute("CREATE TABLE t (x)")
+    other_connection.close()
     experiment().run(path=tmp_path / "new")
     (tmp_path / "new").write_bytes((tmp_path / "new").read_bytes().replace(MAGIC, b"Spolia scores 99\n", 1))
     for name, error in (("text", NotAStore), ("other.db", NotAStore), ("new", StoreTooNew)):

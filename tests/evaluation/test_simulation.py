@@ -20,11 +20,11 @@ from spolia.evaluation.simulation.gold_hops import GoldChain, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile
 from spolia.evaluation.simulation.reader import PromptView, SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
-from spolia.flows.catalogue import flow_named
+from spolia.flows.catalogue import find_flow
 from spolia.flows.ircot import THOUGHT
 from spolia.generation.prompt import number_passages
 from spolia.generation.reader import Reader
-from spolia.run.lane import counted_reasons
+from spolia.run.lane import count_reasons
 from spolia.types import Item, SubQuestion
 from tests.cases import check_each
 
@@ -57,22 +57,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @step
 def fixed(query: Query, *, texts: tuple[str, ...], prefix: str = "n") -> Ranking:
-    return Ranking(query, tuple(Hit(Node(f"{prefix}{at}", text), 1.0) for at, text in enumerate(texts)), "local")
+    return Ranking(query, tuple(Hit(Node(f"{prefix}{index}", text), 1.0) for index, text in enumerate(texts)), "local")
 
 
 def flow(name: str, reader: SimulatedReader, texts: tuple[str, ...], prefix: str = "n") -> Operator[Query, Answer]:
     search = fixed.but(texts=texts, prefix=prefix)
-    return flow_named(name).made({"llm": reader, "search": search, "web": search})
+    return find_flow(name).build_flow({"llm": reader, "search": search, "web": search})
 
 
 def is_right(answer: Answer, item: Item) -> bool:
-    return any(normalise(answer.text.partition(" [")[0]) == normalise(one) for one in item.answers)
+    return any(normalise(answer.text.partition(" [")[0]) == normalise(entry) for entry in item.answers)
 
 
 @pytest.mark.parametrize("name", READING)
 def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (one for one in world.items if one.type in CHAINED):
+    for item in (entry for entry in world.items if entry.type in CHAINED):
         assert is_right(flow(name, reader, world.gold(item))(Query(item.question)), item), (item.question, item.type)
 
 
@@ -80,7 +80,7 @@ def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) ->
 @pytest.mark.parametrize("name", READING)
 def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (one for one in world.items if one.type in CHAINED):
+    for item in (entry for entry in world.items if entry.type in CHAINED):
         assert not is_right(flow(name, reader, world.others(item))(Query(item.question)), item)
         assert not is_right(flow(name, reader, ())(Query(item.question)), item)
 
@@ -89,7 +89,7 @@ def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
 def test_a_passage_that_states_the_answer_is_enough_among_others_that_do_not(world: World, name: str) -> None:
     """Whatever such a flow makes of probabilities: one that abstains is less sure than one that found something."""
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (one for one in world.items if one.type == "1-hop"):
+    for item in (entry for entry in world.items if entry.type == "1-hop"):
         texts = (*world.gold(item), *world.others(item, 4))
         assert is_right(flow(name, reader, texts)(Query(item.question)), item), item.question
 
@@ -97,16 +97,16 @@ def test_a_passage_that_states_the_answer_is_enough_among_others_that_do_not(wor
 @pytest.mark.parametrize("name", ["react", "prefrag", "prefrag-prompt"])
 def test_what_the_first_source_lacks_is_searched_in_the_second(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (one for one in world.items if one.type in ("1-hop", "2-hop")):
+    for item in (entry for entry in world.items if entry.type in ("1-hop", "2-hop")):
         first, second = fixed.but(texts=world.others(item)), fixed.but(texts=world.gold(item), prefix="w")
-        answer = flow_named(name).made({"llm": reader, "search": first, "web": second})(Query(item.question))
+        answer = find_flow(name).build_flow({"llm": reader, "search": first, "web": second})(Query(item.question))
         assert is_right(answer, item), (item.question, answer)
 
 
 def test_flare_asks_for_the_next_hop_with_the_answer_that_it_wrote(world: World) -> None:
     """It searches with the words that are certain, and the guess is not."""
     reader = SimulatedReader.from_data(world.data, world.items)
-    item = next(one for one in world.items if one.type == "2-hop")
+    item = next(entry for entry in world.items if entry.type == "2-hop")
     with Run() as run, run.lane() as lane:
         flow("flare", reader, (world.texts[item.decomposition[0].gold_id],))(Query(item.question))
     assert plain(item.decomposition[0].answer) in plain(lane.retrievals[-1].query.text)
@@ -120,35 +120,35 @@ def test_the_first_sentence_of_a_passage_is_stated_without_its_number(name: str)
     gold = "The ship of the sailor sank near Salo. It was old."
     reader = SimulatedReader(chains=(GoldChain.from_item(item, {"b": ("", gold)}),))
     hit = Hit(Node("n", gold, uri=name), 1.0)
-    shown = THOUGHT.prompt_for({
+    prompt = THOUGHT.prompt_for({
         "question": item.question, "thoughts": "", "passages": number_passages(Ranking(Query("?"), (hit,)), 9_999)
     })  # fmt: skip
-    assert reader.generate(shown).text == "The ship of the sailor sank near Salo."
+    assert reader.generate(prompt).text == "The ship of the sailor sank near Salo."
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ircot", "corag", "prefrag", "react", "planrag"])
 def test_no_query_holds_an_answer_that_was_not_found_before(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (one for one in world.items if one.type in CHAINED):
+    for item in (entry for entry in world.items if entry.type in CHAINED):
         with Run() as run, run.lane() as lane:
             flow(name, reader, world.others(item))(Query(item.question))
-        asked = plain(item.question)
+        request = plain(item.question)
         for hop in item.decomposition:
-            if plain(hop.answer) not in asked:
+            if plain(hop.answer) not in request:
                 assert all(plain(hop.answer) not in plain(ranking.query.text) for ranking in lane.retrievals)
 
 
 def test_the_names_of_passages_mean_nothing(world: World) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
     for item in world.items[:13]:
-        said = {flow("corag", reader, world.gold(item), prefix)(Query(item.question)).text for prefix in ("n", "zz")}
-        assert len(said) == 1
+        texts = {flow("corag", reader, world.gold(item), prefix)(Query(item.question)).text for prefix in ("n", "zz")}
+        assert len(texts) == 1
 
 
 def test_more_that_is_needed_never_makes_an_answer_worse(world: World) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (one for one in world.items if one.type in CHAINED):
+    for item in (entry for entry in world.items if entry.type in CHAINED):
         texts = world.others(item, 2) + world.gold(item)
         right = [is_right(flow("naive", reader, texts[:count])(Query(item.question)), item) for count in range(6)]
         assert right == sorted(right)
@@ -156,27 +156,27 @@ def test_more_that_is_needed_never_makes_an_answer_worse(world: World) -> None:
 
 @pytest.mark.slow
 def test_a_noisy_reader_errs_the_same_way_twice_and_differently_for_another_seed(world: World) -> None:
-    def said(seed: int) -> list[str]:
+    def answer_questions(seed: int) -> list[str]:
         reader = SimulatedReader.from_data(world.data, world.items, PROFILES["noisy"], seed)
         return [flow("corag", reader, world.gold(item))(Query(item.question)).text for item in world.items[:13]]
 
-    assert said(1) == said(1)
-    assert said(1) != said(2)
+    assert answer_questions(1) == answer_questions(1)
+    assert answer_questions(1) != answer_questions(2)
 
 
 def test_a_reader_that_knows_everything_needs_no_passage(world: World) -> None:
     reader = SimulatedReader.from_data(world.data, world.items, Profile(know=1.0))
-    item = next(one for one in world.items if one.type == "3-hop")
+    item = next(entry for entry in world.items if entry.type == "3-hop")
     assert is_right(flow("closed-book", reader, ())(Query(item.question)), item)
 
 
 def test_what_a_flow_depends_on_is_found_without_a_look_at_every_question(world: World) -> None:
     whole = SimulatedReader.from_data(world.data, world.items)
-    one, every = Reader(whole.but(chains=whole.chains[:1])), Reader(whole)
-    assert len(list(walk_parts(every))) == len(list(walk_parts(one)))
-    assert code_hashes(every) == code_hashes(one)
-    assert code_hashes(every).keys() >= {"Reader", "SimulatedReader", "GoldChain", "Hop", "Item"}
-    assert identity(every, Run(), {})["content"] != identity(one, Run(), {})["content"]
+    reader, full_reader = Reader(whole.but(chains=whole.chains[:1])), Reader(whole)
+    assert len(list(walk_parts(full_reader))) == len(list(walk_parts(reader)))
+    assert code_hashes(full_reader) == code_hashes(reader)
+    assert code_hashes(full_reader).keys() >= {"Reader", "SimulatedReader", "GoldChain", "Hop", "Item"}
+    assert identity(full_reader, Run(), {})["content"] != identity(reader, Run(), {})["content"]
 
 
 def test_a_step_that_names_an_earlier_answer_waits_for_it() -> None:
@@ -215,19 +215,19 @@ PAGES = {
 def test_a_hop_made_of_gold_passages_names_what_the_question_or_an_earlier_answer_does(
     question: str, answer: str, gold: str, hops: list[str]
 ) -> None:
-    item = Item("q", question, (answer,), tuple((one,) for one in gold))
+    item = Item("q", question, (answer,), tuple((entry,) for entry in gold))
     chain = GoldChain.from_item(item, PAGES)
     assert [hop.question for hop in chain.hops] == hops
-    assert chain.is_resolved(chain.resolve_hops((), [PAGES[one][1] for one in gold]))
-    for one in gold:
-        assert not chain.is_resolved(chain.resolve_hops((), [PAGES[one][1]]))
+    assert chain.is_resolved(chain.resolve_hops((), [PAGES[entry][1] for entry in gold]))
+    for entry in gold:
+        assert not chain.is_resolved(chain.resolve_hops((), [PAGES[entry][1]]))
 
 
 @check_each("name", READING)
 def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> None:
     item = Item("q", "Where did the ship of the sailor sink?", ("The Old Harbour",), (("b",), ("c",)))
     reader = SimulatedReader(chains=(GoldChain.from_item(item, PAGES),))
-    gold = tuple(PAGES[one][1] for one in "bc")
+    gold = tuple(PAGES[entry][1] for entry in "bc")
     assert is_right(flow(name, reader, gold)(Query(item.question)), item)
     assert not is_right(flow(name, reader, gold[:1])(Query(item.question)), item)
     assert not is_right(flow(name, reader, gold[1:])(Query(item.question)), item)
@@ -236,19 +236,19 @@ def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> N
 def test_no_reader_knows_that_a_question_has_no_answer(world: World) -> None:
     """It goes on searching until a cap ends it, as the flow plans, and never says that its chain suffices."""
     reader = SimulatedReader.from_data(world.data, world.items)
-    item = next(one for one in world.items if one.type == "unanswerable")
+    item = next(entry for entry in world.items if entry.type == "unanswerable")
     for name, searches in (("react", 7), ("corag-oracle", 7), ("prefrag", 4)):
-        asked = flow(name, reader, world.others(item))
+        asked_flow = flow(name, reader, world.others(item))
         with Run() as run, run.lane() as lane:
-            answer = asked(Query(item.question))
+            answer = asked_flow(Query(item.question))
         assert (answer.text, answer.stop_reason, answer.faults) == ("I do not know.", "abstained", ())
-        assert counted_reasons(lane.steps(asked)) == {}
+        assert count_reasons(lane.count_calls(asked_flow)) == {}
         assert len(lane.retrievals) >= searches
 
 
 def test_a_reader_that_remembers_a_hop_still_sees_that_new_passages_help(world: World) -> None:
-    item = next(one for one in world.items if one.type == "2-hop")
-    chain = next(one for one in SimulatedReader.from_data(world.data, world.items).chains if one.item == item)
+    item = next(entry for entry in world.items if entry.type == "2-hop")
+    chain = next(entry for entry in SimulatedReader.from_data(world.data, world.items).chains if entry.item == item)
     knows = next(
         reader
         for reader in (SimulatedReader(chains=(chain,), profile=Profile(know=0.5), seed=seed) for seed in range(99))
@@ -259,18 +259,19 @@ def test_a_reader_that_remembers_a_hop_still_sees_that_new_passages_help(world: 
 
 
 def test_a_paraphrase_names_no_word_that_its_document_says(world: World) -> None:
-    asked = [item for item in world.items if item.type == "paraphrase"]
-    assert asked
-    for item in asked:
+    items = [item for item in world.items if item.type == "paraphrase"]
+    assert items
+    for item in items:
         (text,) = world.gold(item)
-        told = next(sentence for sentence in text.split(".") if "tells of" in sentence)
-        words = set(plain(told).split()) & set(plain(item.question).split())
-        assert words <= {"a", "an", "the", "of", "who", "is", "in", "by", "from", "with", "on"}, (told, item.question)
+        word = next(sentence for sentence in text.split(".") if "tells of" in sentence)
+        words = set(plain(word).split()) & set(plain(item.question).split())
+        assert words <= {"a", "an", "the", "of", "who", "is", "in", "by", "from", "with", "on"}, (word, item.question)
 
 
 def test_a_world_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     digests = [
-        FictionalWorld(seed, people=40, questions=13).write(tmp_path / str(at)) for at, seed in enumerate((3, 3, 4))
+        FictionalWorld(seed, people=40, questions=13).write(tmp_path / str(index))
+        for index, seed in enumerate((3, 3, 4))
     ]
     assert digests[0] == digests[1] != digests[2]
 
@@ -280,8 +281,8 @@ def test_each_step_of_a_question_stands_in_its_gold_passage(world: World) -> Non
     assert types >= {"1-hop", "6-hop", "comparison", "intersection", "aggregation", "yes-no", "unanswerable"}
     for item in world.items:
         for hop in item.decomposition:
-            held = world.texts[hop.gold_id] + next(p.title for p in world.data.passages() if p.id == hop.gold_id)
-            assert plain(hop.answer) in plain(held), (item.question, hop)
+            text = world.texts[hop.gold_id] + next(p.title for p in world.data.passages() if p.id == hop.gold_id)
+            assert plain(hop.answer) in plain(text), (item.question, hop)
 
 
 @pytest.mark.parametrize("variant", ["", "split", "contradicting"])
@@ -292,10 +293,10 @@ def test_the_spans_of_a_question_say_its_steps_and_its_aliases_mean_nothing_else
     items = list(world.items())
     for item in items:
         spans = item["meta"]["spans"]
-        assert [(one["id"], one["text"]) for one in spans] == [
+        assert [(span["id"], span["text"]) for span in spans] == [
             (step["gold_id"], step["answer"]) for step in item["decomposition"]
         ]
-        assert all(texts[one["id"]][one["start"] :].startswith(one["text"]) for one in spans)
+        assert all(texts[span["id"]][span["start"] :].startswith(span["text"]) for span in spans)
         assert titles.isdisjoint(item["answers"][1:])
     assert sum(len(item["answers"]) > 1 for item in items) > 10
 
@@ -330,7 +331,7 @@ def test_a_world_on_a_full_disk_leaves_no_file_that_is_cut_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FictionalWorld(3, people=20, questions=4).write(tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    previous_contents_by_name = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     write = Path.write_bytes
 
     def full(path: Path, data: bytes) -> int:
@@ -342,4 +343,4 @@ def test_a_world_on_a_full_disk_leaves_no_file_that_is_cut_short(
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(DataError, match=r"questions.jsonl cannot be written: No space left on device"):
         FictionalWorld(4, people=20, questions=4).write(tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == previous_contents_by_name

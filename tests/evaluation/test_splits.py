@@ -42,21 +42,21 @@ def test_a_question_never_changes_its_part() -> None:
 
 def test_a_question_and_its_twin_that_cannot_be_answered_are_in_the_same_part() -> None:
     twins = [(f"2hop__{n}", f"2hop__{n}-unanswerable") for n in range(50)]
-    assert all(part_of(one) == part_of(other) for one, other in twins)
-    assert {part_of(one) for one, _ in twins} == set(PARTS)
-    tuned = {part_of(one): one for one, _ in twins}["tune"]
-    seen = UsageLog(None).new_entry([Item(tuned, "?")], {"a": "a"}, ["R@5"])
-    assert seen.bars_question(f"{tuned}-unanswerable")
+    assert all(part_of(item) == part_of(other_value) for item, other_value in twins)
+    assert {part_of(item) for item, _ in twins} == set(PARTS)
+    tuned = {part_of(item): item for item, _ in twins}["tune"]
+    observed_entry = UsageLog(None).new_entry([Item(tuned, "?")], {"a": "a"}, ["R@5"])
+    assert observed_entry.bars_question(f"{tuned}-unanswerable")
 
 
 def test_parts_have_about_the_shares_that_they_should_have() -> None:
-    found = count_parts(f"question number {i}" for i in range(10_000))
-    assert {name: round(number / 10_000, 1) for name, number in found.items()} == dict(PARTS)
+    counts = count_parts(f"question number {i}" for i in range(10_000))
+    assert {name: round(number / 10_000, 1) for name, number in counts.items()} == dict(PARTS)
 
 
 def test_a_part_is_drawn_from_like_a_whole(data: DataSet) -> None:
-    drawn = data.split("report").sample(5, seed=1)
-    assert {part_of(item.id) for item in drawn} == {"report"}
+    sample = data.split("report").sample(5, seed=1)
+    assert {part_of(item.id) for item in sample} == {"report"}
     assert data.split("report").name == data.name
     with pytest.raises(DataError, match="no part 'test'"):
         data.split("test")
@@ -65,13 +65,13 @@ def test_a_part_is_drawn_from_like_a_whole(data: DataSet) -> None:
 SET, OTHER = (marks_of([Item(f"{name}{n}", f"Who is {n}?") for n in range(200)]) for name in ("q", "x"))
 
 
-def entry(part: str, *flows: str, data: Marks = SET, of: str = "", declared: bool = False) -> LogEntry:
-    return LogEntry(data, part, tuple((one, one) for one in flows), of or f"{part} {flows}", declared)
+def entry(part: str, *flows: str, data: Marks = SET, text: str = "", declared: bool = False) -> LogEntry:
+    return LogEntry(data, part, tuple((item, item) for item in flows), text or f"{part} {flows}", declared)
 
 
 def parts(usage_log: UsageLog, of: LogEntry) -> set[str]:
     """The parts of the entries that take questions away."""
-    return {one.part for one in usage_log.choosing_entries(of)}
+    return {item.part for item in usage_log.choosing_entries(of)}
 
 
 def test_what_was_chosen_on_is_remembered(tmp_path: Path) -> None:
@@ -93,7 +93,8 @@ def test_who_compares_on_all_questions_has_looked_at_those_to_report_on(tmp_path
     assert usage_log.count_other_looks(entry("report", "a")) == 0
     usage_log.note(entry("all", "a", "b"))
     assert [
-        (one.bars_question("q1"), one.bars_question("q3")) for one in usage_log.choosing_entries(entry("report", "a"))
+        (item.bars_question("q1"), item.bars_question("q3"))
+        for item in usage_log.choosing_entries(entry("report", "a"))
     ] == [(True, False)]
     assert parts(usage_log, entry("report", "c")) == parts(usage_log, entry("all", "a", "b", "c")) == set()
     assert (
@@ -119,21 +120,21 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
     assert whole.forget(marks_of(items)) == 1
     assert usage_log.path is not None
     usage_log.path.write_text('{"data": [')
-    found = Experiment(nothing, items, measures).run(usage_log=whole)
-    assert found.tuned_count == 0
-    assert "looks.jsonl is damaged: 1 of its lines" in found.warnings[-1]
+    result = Experiment(nothing, items, measures).run(usage_log=whole)
+    assert result.tuned_count == 0
+    assert "looks.jsonl is damaged: 1 of its lines" in result.warnings[-1]
 
 
 def test_the_command_that_strikes_looks_out_names_the_data(tmp_path: Path) -> None:
     data = tmp_path / "my questions.csv"
     data.touch()
-    found = UsageLog.for_data(data, tmp_path / "cache", SET).forget_command
-    assert found == f"spolia data looks '{data}' --forget"
+    command = UsageLog.for_data(data, tmp_path / "cache", SET).forget_command
+    assert command == f"spolia data looks '{data}' --forget"
     items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(140)]
     measures, tune = parse_measures("R@5"), [item for item in items if part_of(item.id) == "tune"]
     looked, whole = (UsageLog.for_data(data, tmp_path / "cache", marks_of(items), part) for part in ("tune", ""))
     Experiment({"finds": nothing}, tune, measures).run(usage_log=looked)
-    with pytest.raises(DataError, match=re.escape(found)):
+    with pytest.raises(DataError, match=re.escape(command)):
         Experiment(nothing, items, measures).run(usage_log=whole)
 
 
@@ -141,8 +142,8 @@ def test_a_look_without_a_list_of_questions_is_at_all_of_its_part(tmp_path: Path
     usage_log = UsageLog(tmp_path / "looks.jsonl")
     (tmp_path / "looks.jsonl").write_text('{"data": [')  # cut off by a full disk
     usage_log.note(entry("tune", "a", "b"))
-    (found,) = usage_log.choosing_entries(entry("all", "a"))
-    assert [found.bars_question(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
+    (found_entry,) = usage_log.choosing_entries(entry("all", "a"))
+    assert [found_entry.bars_question(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
 
 
 @step
@@ -165,8 +166,8 @@ def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None
         DataError, match=r"choose a flow .nothing; the first: 'q1'.* To go on, ask new questions; or allow it"
     ):
         Experiment(nothing, reported, measures).run(path=tmp_path / "own.experiment")
-    told = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
-    assert (told.tuned_count, told.look_count) == (len(reported), 2)
+    result = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
+    assert (result.tuned_count, result.look_count) == (len(reported), 2)
     assert Experiment(nothing, reported, measures).run().tuned_count == 0  # in memory nothing is known
 
 
@@ -174,13 +175,13 @@ def test_the_log_lies_beside_the_data_and_what_earlier_versions_wrote_elsewhere_
     data, cache, file = tmp_path / "data", tmp_path / "cache", tmp_path / "set.json"
     data.mkdir()
     file.touch()
-    UsageLog(cache / "looks.jsonl").note(entry("tune", "a", "b", of="x1"))
+    UsageLog(cache / "looks.jsonl").note(entry("tune", "a", "b", text="x1"))
     usage_log = UsageLog.for_data(data, cache, SET)
-    usage_log.note(entry("select", "a", "b", of="x2"))
-    assert [one.part for one in usage_log.entries(SET)] == ["tune", "select"]
+    usage_log.note(entry("select", "a", "b", text="x2"))
+    assert [item.part for item in usage_log.entries(SET)] == ["tune", "select"]
     assert (data / "looks.jsonl").is_file()
     elsewhere = UsageLog.for_data(data, tmp_path / "another machine", SET)
-    assert [one.part for one in elsewhere.entries(SET)] == ["select"]
+    assert [item.part for item in elsewhere.entries(SET)] == ["select"]
     assert UsageLog.for_data(file, cache, SET).path == tmp_path / "set.json.looks.jsonl"
     assert (usage_log.forget(SET), usage_log.entries(SET)) == (2, [])
 
@@ -193,25 +194,25 @@ def test_of_few_questions_the_report_warns_and_is_not_refused(tmp_path: Path) ->
     items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(30)]
     reported, measures = [item for item in items if part_of(item.id) == "report"], parse_measures("R@5")
     Experiment({"a": nothing, "b": nothing_else}, items, measures).run(path=tmp_path)
-    told = Experiment(nothing, reported, measures).run(path=tmp_path)
-    assert told.tuned_count == len(reported)
-    assert "used to tune or choose a flow (nothing), so their scores are too good." in told.warnings[0]
+    result = Experiment(nothing, reported, measures).run(path=tmp_path)
+    assert result.tuned_count == len(reported)
+    assert "used to tune or choose a flow (nothing), so their scores are too good." in result.warnings[0]
 
 
 @check_each(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])
 def test_a_data_set_is_the_same_where_questions_were_added_or_taken_away(kept: int, added: int) -> None:
-    some = [Item(f"q{n}", f"Who is {n}?") for n in range(kept)] + [Item(f"n{n}", "Who?") for n in range(added)]
-    assert is_same(marks_of(some), SET)
-    assert is_same(SET, marks_of(some))
-    assert not is_same(marks_of(some), OTHER)
+    items = [Item(f"q{n}", f"Who is {n}?") for n in range(kept)] + [Item(f"n{n}", "Who?") for n in range(added)]
+    assert is_same(marks_of(items), SET)
+    assert is_same(SET, marks_of(items))
+    assert not is_same(marks_of(items), OTHER)
 
 
 def test_the_same_experiment_counts_once(tmp_path: Path) -> None:
     usage_log = UsageLog(tmp_path / "looks.jsonl")
     for _ in range(3):
-        usage_log.note(entry("report", "a", of="x1", declared=True))
-    usage_log.note(entry("report", "a", of="x2", declared=True))
-    assert usage_log.count_other_looks(entry("report", "a", of="x3")) == 2
+        usage_log.note(entry("report", "a", text="x1", declared=True))
+    usage_log.note(entry("report", "a", text="x2", declared=True))
+    assert usage_log.count_other_looks(entry("report", "a", text="x3")) == 2
     with (tmp_path / "looks.jsonl").open("a") as file:
         file.write('{"data": "set", "par')
-    assert usage_log.count_other_looks(entry("report", "a", of="x3")) == 2
+    assert usage_log.count_other_looks(entry("report", "a", text="x3")) == 2

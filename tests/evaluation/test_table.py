@@ -46,8 +46,8 @@ def sheet(path: Path) -> None:
 
 
 def parquet(path: Path) -> None:
-    pyarrow, written = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    written.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    pyarrow, writer_module = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    writer_module.write_table(pyarrow.Table.from_pylist(ROWS), path)
 
 
 TABLES: dict[str, Callable[[Path], Any]] = {
@@ -68,12 +68,12 @@ def test_a_table_of_any_format_gives_the_same_questions(tmp_path: Path, name: st
     TABLES[name](tmp_path / name)
     data = DataSet(str(tmp_path / name))
     assert data.file_form.name == "table"
-    found = list(data.items())
-    assert [(one.question, one.answers, one.gold, one.meta) for one in found] == ITEMS
+    items = list(data.items())
+    assert [(item.question, item.answers, item.gold, item.meta) for item in items] == ITEMS
     assert "'Question' as question" in data.columns
     assert "'Source File' as file, 'Page' as page" in data.columns
     assert "'Topic' as metadata" in data.columns
-    assert len({one.id for one in found}) == 2
+    assert len({item.id for item in items}) == 2
 
 
 def read(tmp_path: Path, *rows: dict[str, Any]) -> list[Item]:
@@ -165,7 +165,7 @@ def test_columns_are_told_by_their_names_in_several_languages(tmp_path: Path, na
 
 def test_without_a_name_the_question_is_the_column_that_asks(tmp_path: Path) -> None:
     (tmp_path / "q.csv").write_text("Nr,Text,Antwort\n1,Wer zieht?,Mond\n2,Wer jagt?,Eulen\n")
-    assert [(one.id, one.question) for one in DataSet(str(tmp_path / "q.csv")).items()] == [
+    assert [(item.id, item.question) for item in DataSet(str(tmp_path / "q.csv")).items()] == [
         ("1", "Wer zieht?"),
         ("2", "Wer jagt?"),
     ]
@@ -179,9 +179,11 @@ def test_without_a_name_the_question_is_the_column_that_asks(tmp_path: Path) -> 
 
 
 def test_an_id_stays_when_a_row_is_put_before_it(tmp_path: Path) -> None:
-    before = {one.question: one.id for one in read(tmp_path, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})}
-    after = {one.question: one.id for one in read(tmp_path, {"q": "new?"}, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})}
-    assert before.items() <= after.items()
+    previous_value = {item.question: item.id for item in read(tmp_path, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})}
+    later_value = {
+        item.question: item.id for item in read(tmp_path, {"q": "new?"}, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})
+    }
+    assert previous_value.items() <= later_value.items()
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +203,7 @@ def chunks(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
 
 def scored(chunks: NodeGroup, *items: Item) -> list[float]:
     report = Experiment({"flow": BM25(chunks)}, items, parse_measures("R@1")).run()
-    return [seen[0] for seen in report.flows[0].measured[0].observations if seen is not None]
+    return [observation[0] for observation in report.flows[0].measured[0].observations if observation is not None]
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ def several(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def pairs(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.dictionaries(texts, item, max_size=3).map(lambda held: tuple(held.items()))
+    return st.dictionaries(texts, item, max_size=3).map(lambda content: tuple(content.items()))
 
 
 tags = st.builds(
@@ -200,7 +200,7 @@ def _made(flow: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             st.dictionaries(texts | st.just("use"), flow, min_size=1, max_size=3),
         ),
         st.builds(Guard, flow, st.none() | flow, st.none() | counts, several(texts)),
-        st.builds(lambda n, arm, least: Samples(n) >> Each(arm, least) >> first, counts, flow, st.none() | counts),
+        st.builds(lambda n, arm, minimum: Samples(n) >> Each(arm, minimum) >> first, counts, flow, st.none() | counts),
         st.builds(
             lambda body, values: Guard(body).vary(max_calls=values, fallback=(None, body)),
             flow,
@@ -269,20 +269,20 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
 def instances(cls: type) -> st.SearchStrategy[Any]:
     """Instances of a class with random fields; those that the class refuses are left out."""
     hints = get_type_hints(cls)
-    given = {
+    inputs = {
         f.name: SPECIAL.get(f"{cls.__name__}.{f.name}", SPECIAL.get(f.name, _of(hints[f.name])))
         for f in fields(cls)
         if f.init and f.compare
     }
     optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != (MISSING, MISSING)}
-    required = {name: strategy for name, strategy in given.items() if name not in optional}
-    chosen = st.fixed_dictionaries(required, optional={name: given[name] for name in given if name in optional})
-    return chosen.map(lambda held: _tried(cls, held)).filter(lambda found: found is not None)
+    required = {name: strategy for name, strategy in inputs.items() if name not in optional}
+    chosen = st.fixed_dictionaries(required, optional={name: inputs[name] for name in inputs if name in optional})
+    return chosen.map(lambda content: _tried(cls, content)).filter(lambda result: result is not None)
 
 
-def _tried(cls: Any, held: dict[str, Any]) -> Any:
+def _tried(cls: Any, content: dict[str, Any]) -> Any:
     try:
-        return cls(**held)
+        return cls(**content)
     except (SpoliaError, ValueError):
         return None
 
@@ -317,25 +317,25 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(_possible(kind)).flatmap(instances)
 
 
-def _leaves(found: list[type]) -> list[type]:
+def _leaves(kinds: list[type]) -> list[type]:
     """Those without operators in them, where there are any, or examples would hold others without end."""
-    return [cls for cls in found if not any("Operator[" in str(hint) for hint in get_type_hints(cls).values())] or found
+    return [cls for cls in kinds if not any("Operator[" in str(hint) for hint in get_type_hints(cls).values())] or kinds
 
 
 @cache
 def _possible(kind: type) -> list[type]:
     """Classes whose instances may stand where a class or protocol is declared."""
-    named = [cls for cls in written_in_flows() if is_dataclass(cls) and not isabstract(cls)]
+    kinds = [cls for cls in written_in_flows() if is_dataclass(cls) and not isabstract(cls)]
     if not issubclass(kind, Operator):
-        named = [cls for cls in named if issubclass(cls, Value)]
+        kinds = [cls for cls in kinds if issubclass(cls, Value)]
     if getattr(kind, "_is_protocol", False):
         bases = [base for base in kind.__mro__ if getattr(base, "_is_protocol", False)]
-        wanted = {name for base in bases for name in vars(base) if not name.startswith("_")}
-        named += [SparseWords, TokenWords]
-        found = [cls for cls in named if all(hasattr(cls, name) or name in _names(cls) for name in wanted)]
+        names = {name for base in bases for name in vars(base) if not name.startswith("_")}
+        kinds += [SparseWords, TokenWords]
+        found_kinds = [cls for cls in kinds if all(hasattr(cls, name) or name in _names(cls) for name in names)]
     else:
-        found = [cls for cls in named if issubclass(cls, kind)]
-    return sorted(found, key=lambda cls: cls.__name__)
+        found_kinds = [cls for cls in kinds if issubclass(cls, kind)]
+    return sorted(found_kinds, key=lambda cls: cls.__name__)
 
 
 def _names(cls: Any) -> set[str]:

@@ -40,7 +40,9 @@ def valid(plain: Any, schema: Any, root: Any) -> bool:
         return False
     if "type" in schema and not any(_is(plain, name) for name in _listed(schema["type"])):
         return False
-    if "enum" in schema and not any(type(plain) is type(known) and plain == known for known in schema["enum"]):
+    if "enum" in schema and not any(
+        type(plain) is type(known_values) and plain == known_values for known_values in schema["enum"]
+    ):
         return False
     if "anyOf" in schema and not any(valid(plain, option, root) for option in schema["anyOf"]):
         return False
@@ -58,12 +60,12 @@ def _list(plain: list[Any], schema: Any, root: Any) -> bool:
 
 
 def _object(plain: dict[str, Any], schema: Any, root: Any) -> bool:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    known_values, other_values = schema.get("properties", {}), schema.get("additionalProperties", {})
     if not set(schema.get("required", ())) <= set(plain):
         return False
-    if others is False and not set(plain) <= set(known):
+    if other_values is False and not set(plain) <= set(known_values):
         return False
-    return all(valid(item, known.get(name, others or {}), root) for name, item in plain.items())
+    return all(valid(item, known_values.get(name, other_values or {}), root) for name, item in plain.items())
 
 
 def _is(plain: Any, name: str) -> bool:
@@ -77,7 +79,7 @@ def _listed(names: Any) -> list[str]:
 
 
 def _resolved(reference: str, root: Any) -> Any:
-    found = root
+    part_schema = root
     for part in reference.removeprefix("#/").split("/"):
-        found = found[part]
-    return found
+        part_schema = part_schema[part]
+    return part_schema

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spolia import Answer, Budget, Failure, Query, Ranking, Run, dump, load, step
 from spolia.core.operator import Operator
 from spolia.errors import ModelRejected, ModelUnavailable
-from spolia.flows.catalogue import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, find_flow
 from spolia.types import Prompt
 from tests.cases import check_each
 from tests.flows.test_published import ASKED, TEXTS, Model, Scores, found, local, made, nowhere
@@ -55,8 +55,8 @@ class AnyModel(Model):
         return self.replies[int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) % len(self.replies)]
 
 
-def ran(flow: Operator[Query, Answer], **given: Any) -> tuple[Answer, int]:
-    with Run(**given) as run, run.lane() as lane:
+def ran(flow: Operator[Query, Answer], **options: Any) -> tuple[Answer, int]:
+    with Run(**options) as run, run.lane() as lane:
         answer = flow(ASKED)
     return answer, lane.usage.calls
 
@@ -64,7 +64,7 @@ def ran(flow: Operator[Query, Answer], **given: Any) -> tuple[Answer, int]:
 @pytest.mark.slow
 @check_each("name", FLOWS)
 def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str) -> None:
-    reasons = flow_named(name).stop_reasons
+    reasons = find_flow(name).stop_reasons
 
     @given(
         replies=st.lists(st.sampled_from(REPLIES), min_size=1, max_size=5),
@@ -72,7 +72,7 @@ def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str)
         score=st.floats(-1, 1),
     )
     @(settings(less, max_examples=2) if name in LARGE else less)
-    def look(replies: list[str], seed: int, score: float) -> None:
+    def check_example(replies: list[str], seed: int, score: float) -> None:
         built = made(name, AnyModel(tuple(replies), seed=seed), search=local, scorer=Scores(otherwise=score))
         with Run() as run, run.lane() as lane:
             (answer,) = built.batch([ASKED])
@@ -86,7 +86,7 @@ def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str)
             assert answer.stop_reason in reasons
             assert answer.text.strip()
 
-    look()
+    check_example()
 
 
 @check_each("name", [name for name in FLOWS if name not in LARGE])
@@ -103,8 +103,10 @@ UNKNOWN = ("I do not know.", "I don't know!", "모르겠습니다.", "我不知�
 
 @check_each("name", FLOWS)
 def test_a_model_that_does_not_know_abstains_in_every_flow(name: str) -> None:
-    for said in UNKNOWN if name != "replug-token" else UNKNOWN[:1]:  # of which each token would be all of it
-        answer, _ = ran(made(name, Model((("which kind", "[Retrieval]"), ("", said))), search=local, scorer=Scores()))
+    for message in UNKNOWN if name != "replug-token" else UNKNOWN[:1]:  # of which each token would be all of it
+        answer, _ = ran(
+            made(name, Model((("which kind", "[Retrieval]"), ("", message))), search=local, scorer=Scores())
+        )
         assert (answer.stop_reason, answer.citations, answer.text.find("[")) == ("abstained", (), -1)
 
 
@@ -119,7 +121,7 @@ ELSEWHERE = (
 def test_replies_in_another_language_than_the_prompt_end_as_declared(name: str) -> None:
     """Korean and Chinese to English prompts, English to Korean ones; all alike, or another one at each step."""
     korean = Query("올센의 고용주는 본사가 어디에 있습니까?")
-    spoken = [(ASKED, replies) for replies in (*((said,) for said in ELSEWHERE), ELSEWHERE)]
+    spoken = [(ASKED, replies) for replies in (*((message,) for message in ELSEWHERE), ELSEWHERE)]
     for query, replies in (*spoken, (korean, REPLIES[2:8]), (korean, ("Espoo [1].",))):
         built = made(name, AnyModel(replies), search=local, scorer=Scores())
         with Run() as run, run.lane() as lane:
@@ -127,7 +129,7 @@ def test_replies_in_another_language_than_the_prompt_end_as_declared(name: str) 
         bound = built.calls()
         assert bound is not None
         assert lane.usage.calls <= bound
-        assert answer.stop_reason in flow_named(name).stop_reasons
+        assert answer.stop_reason in find_flow(name).stop_reasons
         assert answer.text.strip()
 
 
@@ -140,9 +142,9 @@ SAID = {
 @pytest.mark.slow
 @check_each("name", [name for name in FLOWS if name not in (*LARGE, "replug-token")])
 def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: str) -> None:
-    for said in SAID.values():
+    for message in SAID.values():
         answers = [
-            ran(made(name, AnyModel((f"{thought}{said}",)), search=local, scorer=Scores()))[0]
+            ran(made(name, AnyModel((f"{thought}{message}",)), search=local, scorer=Scores()))[0]
             for thought in ("", "<think>yes? no! <answer>Salo [3]</answer></think>\n")
         ]
         assert answers[1].text == answers[0].text
@@ -156,8 +158,8 @@ def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str
     built = made(name, AnyModel((said,)), search=local, scorer=Scores())
     _, needed = ran(built)
     for calls in range(1, min(needed, 8)):
-        answer, spent = ran(built, per_question=Budget(calls=calls))
-        assert spent <= calls
+        answer, count = ran(built, per_question=Budget(calls=calls))
+        assert count <= calls
         assert answer.text.strip()
         assert answer.stop_reason == ("abstained" if answer.text == "I do not know." else "budget")
 
@@ -165,13 +167,13 @@ def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str
 @pytest.mark.slow
 @check_each("name", LOOPS)
 def test_a_model_that_repeats_itself_ends_within_its_caps(name: str) -> None:
-    for said in SAID.values():
-        built = made(name, AnyModel((said,)), search=local, scorer=Scores())
+    for message in SAID.values():
+        built = made(name, AnyModel((message,)), search=local, scorer=Scores())
         answer, calls = ran(built)
         bound = built.calls()
         assert bound is not None
         assert calls <= bound
-        assert answer.stop_reason in flow_named(name).stop_reasons
+        assert answer.stop_reason in find_flow(name).stop_reasons
 
 
 @dataclass(frozen=True)
@@ -194,10 +196,10 @@ def test_a_model_that_goes_down_fails_its_own_question_alone(name: str) -> None:
 
     built = made(name, Down(("Nokia.",), after=0), search=plain, web=plain, scorer=Scores())
     with Run():
-        failed, answered = built.batch([ASKED, Query("Where is Nokia?")])
+        failed, has_answer = built.batch([ASKED, Query("Where is Nokia?")])
     assert isinstance(failed, Failure)
     assert "The server is down" in failed.message
-    assert isinstance(answered, Answer)
+    assert isinstance(has_answer, Answer)
 
 
 @check_each("name", [name for name in LOOPS if name not in LARGE])
@@ -238,12 +240,12 @@ def test_a_judge_that_always_or_never_says_enough_ends_the_chain_at_once_or_at_i
 @pytest.mark.slow
 @check_each("name", [*MODULES])
 def test_a_flow_comes_back_from_its_file(name: str) -> None:
-    from spolia.cli.flow_views import described
+    from spolia.cli.flow_views import load_flow_view
 
-    flow = described(name)
-    again = load(dump(flow))
-    assert again == flow
-    assert again.digest == flow.digest
+    flow = load_flow_view(name)
+    second_flow = load(dump(flow))
+    assert second_flow == flow
+    assert second_flow.digest == flow.digest
 
 
 ENDS = (
@@ -263,12 +265,12 @@ ENDS = (
 @pytest.mark.slow
 @check_each("name", [name for name in FLOWS if name not in LARGE])
 def test_a_flow_ends_for_each_of_its_reasons_and_for_no_other(name: str) -> None:
-    published, reached = flow_named(name), set[str]()
+    published, reached = find_flow(name), set[str]()
     for model in ENDS:
         for source, score in ((local, 0.1), (local, 0.9), (nowhere, 0.1)):
             for more in ({}, {"pairs": 1}) if "pairs" in published.stop_reasons else ({},):
                 if more and "best" in name:
                     continue
                 built = made(name, model, search=source, web=source, scorer=Scores(otherwise=score), **more)
-                reached |= {one.stop_reason for one in built.batch([ASKED]) if isinstance(one, Answer)}
+                reached |= {result.stop_reason for result in built.batch([ASKED]) if isinstance(result, Answer)}
     assert reached == {*published.stop_reasons}

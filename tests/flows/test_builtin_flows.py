@@ -5,7 +5,18 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import WiringError
-from spolia.flow_files.built_in_flows import BUILT_IN, bm25, choose, covers, default, dense, hybrid, naive, named, suits
+from spolia.flow_files.built_in_flows import (
+    BUILT_IN,
+    bm25,
+    choose,
+    default,
+    dense,
+    find_builder,
+    find_language_gap,
+    find_mismatch,
+    hybrid,
+    naive,
+)
 from spolia.flows.catalogue import MODULES
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
@@ -50,15 +61,15 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
 def test_every_named_flow_finds_or_answers(group: NodeGroup, name: str) -> None:
     more = {"web": BM25(group), "scorer": Scores(otherwise=0.9)} if name in MODULES and name != "naive" else {}
     model = Model(("<thought>Known.</thought><answer>By the moon [1].</answer>",))
-    found = named(name)(group, Letters(), model, 3, **more)(Query("What causes the tides?"))
-    assert "moon" in repr(found)
+    result = find_builder(name)(group, Letters(), model, 3, **more)(Query("What causes the tides?"))
+    assert "moon" in repr(result)
 
 
 def test_an_unknown_flow_is_refused_with_the_names() -> None:
     with pytest.raises(
         WiringError, match=r"no flow 'magic'\. Write bm25, dense, hybrid, multi-hop, default, naive, one that"
     ):
-        named("magic")
+        find_builder("magic")
 
 
 def test_what_needs_an_embedder_says_so(group: NodeGroup) -> None:
@@ -91,16 +102,16 @@ def test_the_default_is_hybrid_where_the_embedder_knows_the_language(group: Node
     ],
 )
 def test_the_default_is_bm25_elsewhere_and_says_why(group: NodeGroup, embedder: Letters | None, reason: str) -> None:
-    flow, found = choose(group, embedder, 7)
+    flow, text = choose(group, embedder, 7)
     assert flow == bm25(group, top_k=7)
-    assert found.startswith(reason)
-    assert "\n" not in found
+    assert text.startswith(reason)
+    assert "\n" not in text
 
 
 def test_clarifications_are_compared_by_words_where_the_embedder_does_not_suit(group: NodeGroup) -> None:
-    build = named("tree-of-clarifications")
-    suiting, other = (build(group, embedder, Model(("none",))) for embedder in (Letters(), Letters(per_token=2)))
-    assert ("MMR" in repr(suiting), "MMR" in repr(other)) == (True, False)
+    build = find_builder("tree-of-clarifications")
+    suiting, other_value = (build(group, embedder, Model(("none",))) for embedder in (Letters(), Letters(per_token=2)))
+    assert ("MMR" in repr(suiting), "MMR" in repr(other_value)) == (True, False)
 
 
 def test_a_corpus_without_vectors_is_searched_by_words(tmp_path: Path) -> None:
@@ -111,13 +122,13 @@ def test_a_corpus_without_vectors_is_searched_by_words(tmp_path: Path) -> None:
 def test_an_embedder_without_weights_is_not_used(tmp_path: Path) -> None:
     missing = MiniLM(weights=str(tmp_path / "nosuch"))
     group = store(tmp_path / "a.spolia", ENGLISH, embedder=Letters(missing.name))
-    assert "cannot be used" in suits(group, missing)
+    assert "cannot be used" in find_mismatch(group, missing)
 
 
 def test_what_suits_is_judged_by_characters_and_by_broken_words() -> None:
-    assert covers(list(ENGLISH.values()), Letters()) == ""
-    assert "knows" in covers(["東京タワーは東京にある。"], Letters())
-    assert covers([], Letters()) == ""
+    assert find_language_gap(list(ENGLISH.values()), Letters()) == ""
+    assert "knows" in find_language_gap(["東京タワーは東京にある。"], Letters())
+    assert find_language_gap([], Letters()) == ""
 
 
 @pytest.mark.slow
@@ -125,8 +136,10 @@ def test_minilm_suits_english_alone(shared_datasets: Path) -> None:
     from spolia.evaluation.data.dataset import DataSet
 
     pytest.importorskip("tokenizers")
-    said = {
-        name: covers([one.text for one in DataSet(str(shared_datasets / name)).passages()][::8], MiniLM())
+    values = {
+        name: find_language_gap(
+            [passage.text for passage in DataSet(str(shared_datasets / name)).passages()][::8], MiniLM()
+        )
         for name in (
             "xquad_en",
             "squad2_dev",
@@ -138,13 +151,13 @@ def test_minilm_suits_english_alone(shared_datasets: Path) -> None:
             "korquad_dev",
         )
     }
-    assert [name for name, reason in said.items() if not reason] == ["xquad_en", "squad2_dev", "hotpotqa"]
+    assert [name for name, reason in values.items() if not reason] == ["xquad_en", "squad2_dev", "hotpotqa"]
 
 
 def test_naive_asks_the_model_or_quotes(group: NodeGroup) -> None:
-    written = naive(group, Letters(), ScriptedModel(("By the moon [1].",)))
-    assert isinstance(written.tail()[0], Reader)
-    assert written(Query("What causes the tides?")).citations[0].node == "moon"
+    flow = naive(group, Letters(), ScriptedModel(("By the moon [1].",)))
+    assert isinstance(flow.tail()[0], Reader)
+    assert flow(Query("What causes the tides?")).citations[0].node == "moon"
     assert naive(group, Letters()) == hybrid(group, Letters(), top_k=5) >> Extract(Letters(), passages=5)
     assert naive(group) == bm25(group, top_k=5) >> Extract(None, passages=5)
     assert "moon" in naive(group)(Query("What causes the tides?")).text

@@ -13,8 +13,8 @@ from tests.tree import written_in_flows
 
 
 def test_the_table_names_everything_that_a_flow_file_may_name() -> None:
-    found = {type_id(cls): cls.__module__ for cls in written_in_flows() if type_id(cls) not in NOUNS}
-    assert dict(sorted(found.items())) == dict(sorted(BUILT_IN.items()))
+    result = {type_id(cls): cls.__module__ for cls in written_in_flows() if type_id(cls) not in NOUNS}
+    assert dict(sorted(result.items())) == dict(sorted(BUILT_IN.items()))
 
 
 def test_no_id_means_two_things() -> None:
@@ -24,11 +24,11 @@ def test_no_id_means_two_things() -> None:
 
 
 def test_every_id_leads_to_its_class() -> None:
-    known = Catalogue()
+    catalogue = Catalogue()
     for name in (*BUILT_IN, *NOUNS):
-        assert type_id(known[name]) == name
-    assert "Nothing" not in known
-    assert len(known) >= len(BUILT_IN) + len(NOUNS)
+        assert type_id(catalogue[name]) == name
+    assert "Nothing" not in catalogue
+    assert len(catalogue) >= len(BUILT_IN) + len(NOUNS)
 
 
 @pytest.mark.slow

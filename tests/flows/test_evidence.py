@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spolia.flows.evidence import CHARACTERS, Gathered, newest
+from spolia.flows.evidence import CHARACTERS, Gathered, show_newest
 from spolia.types import Hit, Node, Query, Ranking
 
 LONG = "long " * (CHARACTERS // 20)  # a quarter of a prompt
@@ -15,8 +15,8 @@ def found(*names: str, text: str = LONG) -> Ranking:
 
 
 def test_what_was_found_last_is_shown_with_its_number() -> None:
-    state = Gathered(found("a", "b", "c")).noting("again", new=found("d", "e", "f"))
-    assert [text.split()[:2] for text in state.shown()["passages"]] == [
+    state = Gathered(found("a", "b", "c")).add_entry("again", new=found("d", "e", "f"))
+    assert [text.split()[:2] for text in state.prompt_places()["passages"]] == [
         ["[3]", "c"],
         ["[4]", "d"],
         ["[5]", "e"],
@@ -25,9 +25,9 @@ def test_what_was_found_last_is_shown_with_its_number() -> None:
 
 
 def test_all_are_shown_where_they_fit_and_one_in_any_case() -> None:
-    assert len(newest(found("a", "b", text="short"))) == 2
-    assert [text.split()[1] for text in newest(found("a", "b", text=LONG * 5))] == ["b"]
-    assert newest(found()) == ()
+    assert len(show_newest(found("a", "b", text="short"))) == 2
+    assert [text.split()[1] for text in show_newest(found("a", "b", text=LONG * 5))] == ["b"]
+    assert show_newest(found()) == ()
 
 
 def test_passages_that_are_left_out_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,5 +38,5 @@ def test_passages_that_are_left_out_are_not_prepared(monkeypatch: pytest.MonkeyP
         return text
 
     monkeypatch.setattr("spolia.generation.prompt.escape_citations", prepare)
-    newest(found("a", "b", "c", "d", "e", "f"))
+    show_newest(found("a", "b", "c", "d", "e", "f"))
     assert "".join(prepared) == "cdef"  # a place would be a text of its own: these have none

@@ -51,27 +51,27 @@ def stored(
     return corpus.group(group)
 
 
-def is_in_order(found: Ranking) -> bool:
-    scores = [hit.score for hit in found.hits]
-    return scores == sorted(scores, reverse=True) and len({(n.id, n.uri) for n in found.nodes}) == len(scores)
+def is_in_order(ranking: Ranking) -> bool:
+    scores = [hit.score for hit in ranking.hits]
+    return scores == sorted(scores, reverse=True) and len({(n.id, n.uri) for n in ranking.nodes}) == len(scores)
 
 
 def test_two_embeddings_give_six_hits_when_six_are_asked_for(tmp_path: Path) -> None:
     group = stored(tmp_path / "a", TEXTS)
-    found = across(group, (SMALL, LARGE), top_k=6)(QUERY)
-    assert len(found) == 6
-    assert is_in_order(found)
-    assert {name for hit in found.hits for name, _ in hit.parts} == {SMALL.name, LARGE.name}
-    assert all(len(hit.parts) == 2 for hit in found.hits)
+    ranking = across(group, (SMALL, LARGE), top_k=6)(QUERY)
+    assert len(ranking) == 6
+    assert is_in_order(ranking)
+    assert {name for hit in ranking.hits for name, _ in hit.parts} == {SMALL.name, LARGE.name}
+    assert all(len(hit.parts) == 2 for hit in ranking.hits)
 
 
 def test_every_embedding_has_a_cut_off_of_its_own(tmp_path: Path) -> None:
     group = stored(tmp_path / "a", TEXTS)
     bound = Dense(group, SMALL, 20)(QUERY).hits[2].score
-    found = across(group, (SMALL, LARGE), 20, at_least={SMALL.name: bound, LARGE.name: 2.0})(QUERY)
+    ranking = across(group, (SMALL, LARGE), 20, at_least={SMALL.name: bound, LARGE.name: 2.0})(QUERY)
     alone = [hit for hit in Dense(group, SMALL, 20)(QUERY).hits if hit.score >= bound]
-    assert [node.id for node in found.nodes] == [hit.node.id for hit in alone]
-    assert len(found) >= 3, "what is exactly as good as the bound is kept"
+    assert [node.id for node in ranking.nodes] == [hit.node.id for hit in alone]
+    assert len(ranking) >= 3, "what is exactly as good as the bound is kept"
     assert len(across(group, SMALL, 20, at_least=2.0)(QUERY)) == 0
     with pytest.raises(WiringError, match="There is a cut-off for 'other'"):
         across(group, SMALL, at_least={"other": 0.5})
@@ -81,10 +81,10 @@ def test_every_embedding_has_a_cut_off_of_its_own(tmp_path: Path) -> None:
 def test_scores_that_can_be_compared_are_compared_across_corpora(tmp_path: Path) -> None:
     groups = [stored(tmp_path / "a", TEXTS[:9]), stored(tmp_path / "b", TEXTS[9:])]
     together = stored(tmp_path / "c", TEXTS)
-    found = across(groups, SMALL, fusion=HighestScore(7))(QUERY)
-    one = Dense(together, SMALL, 7)(QUERY)
-    assert [round(hit.score, 6) for hit in found.hits] == [round(hit.score, 6) for hit in one.hits]
-    assert {node.text for node in found.nodes} == {node.text for node in one.nodes}
+    ranking = across(groups, SMALL, fusion=HighestScore(7))(QUERY)
+    item = Dense(together, SMALL, 7)(QUERY)
+    assert [round(hit.score, 6) for hit in ranking.hits] == [round(hit.score, 6) for hit in item.hits]
+    assert {node.text for node in ranking.nodes} == {node.text for node in item.nodes}
 
 
 @pytest.mark.slow
@@ -92,14 +92,14 @@ def test_one_id_in_two_stores(tmp_path: Path) -> None:
     """Of different texts it names two nodes; of the same text it is one, found twice."""
     groups = [stored(tmp_path / "a", ["red stone", "sea"]), stored(tmp_path / "b", ["red wall", "sea"])]
     for flow in (across(groups, SMALL, 10), across(groups, SMALL, 10, fusion=HighestScore()), across(groups, top_k=10)):
-        found = flow(Query("red stone wall sea"))
-        assert sorted((node.id, node.text) for node in found.nodes) == [
+        ranking = flow(Query("red stone wall sea"))
+        assert sorted((node.id, node.text) for node in ranking.nodes) == [
             ("n0", "red stone"),
             ("n0", "red wall"),
             ("n1", "sea"),
         ]
-        assert is_in_order(found)
-        (sea,) = [hit for hit in found.hits if hit.node.text == "sea"]
+        assert is_in_order(ranking)
+        (sea,) = [hit for hit in ranking.hits if hit.node.text == "sea"]
         assert len(sea.parts) == 2
 
 
@@ -107,17 +107,17 @@ def test_one_id_in_two_stores(tmp_path: Path) -> None:
 def test_words_are_searched_where_there_is_no_embedder(tmp_path: Path) -> None:
     groups = [stored(tmp_path / "a", TEXTS, group="fine"), stored(tmp_path / "b", TEXTS[:3], group="coarse")]
     weights = ConvexCombination((("fine", 0.5), ("coarse", 0.5)), "min-max", 5)
-    found = across(groups, fusion=weights)(QUERY)
-    assert (len(found), is_in_order(found)) == (5, True)
+    ranking = across(groups, fusion=weights)(QUERY)
+    assert (len(ranking), is_in_order(ranking)) == (5, True)
 
 
 @pytest.mark.slow
 def test_dense_and_sparse_vectors_are_searched_together(tmp_path: Path) -> None:
     sparse = Counting()
     group = stored(tmp_path / "a", TEXTS, (SMALL,), sparse=sparse)
-    found = across(group, (SMALL, sparse), top_k=6)(QUERY)
-    assert (len(found), is_in_order(found)) == (6, True)
-    assert {name for hit in found.hits for name, _ in hit.parts} == {SMALL.name, "counting"}
+    ranking = across(group, (SMALL, sparse), top_k=6)(QUERY)
+    assert (len(ranking), is_in_order(ranking)) == (6, True)
+    assert {name for hit in ranking.hits for name, _ in hit.parts} == {SMALL.name, "counting"}
     assert across(group, sparse, top_k=6, at_least=4.0)(QUERY).hits
 
 
@@ -125,7 +125,7 @@ def test_dense_and_sparse_vectors_are_searched_together(tmp_path: Path) -> None:
 def test_it_is_a_flow_like_one_that_was_written_out(tmp_path: Path) -> None:
     group = stored(tmp_path / "a", TEXTS)
     flow = across(group, (SMALL, LARGE), 6, at_least=0.1)
-    given = {"small": SMALL, "large": LARGE}
-    assert load(dump(flow, given), given) == flow
+    inputs = {"small": SMALL, "large": LARGE}
+    assert load(dump(flow, inputs), inputs) == flow
     with pytest.raises(WiringError, match="There is no group to search"):
         across(())

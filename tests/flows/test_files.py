@@ -17,7 +17,7 @@ from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop,
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import FlowFileError, GroupError
-from spolia.flow_files.files import MOST_FILES, dump, load, load_definitions, load_named, self_contained
+from spolia.flow_files.files import MAX_FILES, dump, inline_files, load, load_definition, load_definitions
 from spolia.flow_files.yaml_text import MAX_DEPTH, MAX_NODES, YamlReader
 from spolia.models.trained_weights import TrainedWeights
 from spolia.post_retrieval.selection import Cut
@@ -99,7 +99,7 @@ def own(text: str) -> str:
 
 
 def read(text: str) -> Operator[Any, Any]:
-    return load(own(text), given=GIVEN, operators=OWN)
+    return load(own(text), objects=GIVEN, operators=OWN)
 
 
 def test_a_file_is_the_flow_that_it_describes(tmp_path: Path) -> None:
@@ -117,10 +117,10 @@ def test_a_dumped_flow_is_read_back_equal_with_the_same_digest() -> None:
         Identity[Query]() >> Samples(2),
     ]
     for flow in flows:
-        for given in ({}, GIVEN):
-            again = load(dump(flow, given), given, OWN)
-            assert again == flow
-            assert again.digest == flow.digest
+        for inputs in ({}, GIVEN):
+            second_flow = load(dump(flow, inputs), inputs, OWN)
+            assert second_flow == flow
+            assert second_flow.digest == flow.digest
 
 
 def test_a_dumped_flow_reads_well() -> None:
@@ -269,7 +269,7 @@ def test_an_operator_of_an_installed_package_is_found_by_its_prefixed_id(monkeyp
     monkeypatch.setattr(
         "importlib.metadata.entry_points", lambda group: [point for point in points if point.group == group]
     )
-    assert load(f"{OWN_PREFIX}:Find: {{shelf: {{use: chunks}}}}", given=GIVEN) == Find(CHUNKS)
+    assert load(f"{OWN_PREFIX}:Find: {{shelf: {{use: chunks}}}}", objects=GIVEN) == Find(CHUNKS)
     with pytest.raises(FlowFileError, match="Broken could not be imported"):
         load(f"{OWN_PREFIX}:Broken")
 
@@ -294,18 +294,18 @@ def test_ids_of_own_operators_carry_their_package() -> None:
     ],
 )
 def test_what_does_not_belong_there_is_answered_with_what_does(text: str, said: str) -> None:
-    given = {"chunks": Corpus("nowhere.spolia").group("chunk"), "embedder": HashingEmbedder()}
+    inputs = {"chunks": Corpus("nowhere.spolia").group("chunk"), "embedder": HashingEmbedder()}
     with pytest.raises(FlowFileError, match=said):
-        load(text, given)
+        load(text, inputs)
 
 
 @pytest.mark.parametrize("wrong", ["BM25", "{BM25: {group: {use: chunks}}}", "Cut", "MiniLM", "Best"])
 def test_what_is_no_transform_is_answered_with_what_a_transform_is_and_which_there_are(wrong: str) -> None:
-    with pytest.raises(FlowFileError) as found:
+    with pytest.raises(FlowFileError) as error:
         load_definitions(f"small: {{transform: {wrong}}}", {"chunks": Corpus("nowhere.spolia").group("chunk")})
-    assert "Here belongs a transform, an operator from Part to tuple[Piece, ...]; " in str(found.value)
-    assert re.search(r" is none\. Write one of: .*\bSentences, .*\bSummary, Whole\.$", str(found.value))
-    assert "Get" not in str(found.value)
+    assert "Here belongs a transform, an operator from Part to tuple[Piece, ...]; " in str(error.value)
+    assert re.search(r" is none\. Write one of: .*\bSentences, .*\bSummary, Whole\.$", str(error.value))
+    assert "Get" not in str(error.value)
 
 
 def test_a_step_that_is_no_transform_is_refused_in_a_definition_too() -> None:
@@ -316,35 +316,35 @@ def test_a_step_that_is_no_transform_is_refused_in_a_definition_too() -> None:
 def test_a_mistake_in_a_file_with_groups_by_name_is_named_where_it_stands() -> None:
     wrong = r"transform: There is no operator 'Sentencez'\. Did you mean Sentences"
     with pytest.raises(FlowFileError, match=f"at small.{wrong}"):
-        load_named("small", "small:\n  transform: Sentencez\n")
+        load_definition("small", "small:\n  transform: Sentencez\n")
     with pytest.raises(FlowFileError, match=f"at {wrong}"):
-        load_named("small", "transform: Sentencez\n")
+        load_definition("small", "transform: Sentencez\n")
     with pytest.raises(FlowFileError, match="defines large, not small"):
-        load_named("small", "large:\n  transform: Sentences\n")
+        load_definition("small", "large:\n  transform: Sentences\n")
 
 
 def test_a_flow_file_names_others_and_trained_weights_from_where_it_is(tmp_path: Path) -> None:
     weights = TrainedWeights(str(tmp_path / "mine"), "ab")
     flow = LearnedRanker(Corpus("notes.spolia").group(), weights)
-    given = {"chunks": flow.group}
+    inputs = {"chunks": flow.group}
     (tmp_path / "mine").mkdir()
     mine = tmp_path / "mine" / "flow.yaml"
-    mine.write_text(dump(flow, given, tmp_path / "mine"))
+    mine.write_text(dump(flow, inputs, tmp_path / "mine"))
     assert "folder: ., sha256: ab" in mine.read_text()
-    assert load(mine, given) == flow
+    assert load(mine, inputs) == flow
     space = tmp_path / "space.yaml"
     space.write_text("Choice: {options: [{use: mine/flow.yaml}, {BM25: {group: {use: chunks}}}]}")
-    choice = load(space, given)
+    choice = load(space, inputs)
     assert choice == Choice(flow, BM25(flow.group))
     (tmp_path / "mine").rename(tmp_path / "other")
     space.write_text("Choice: {options: [{use: other/flow.yaml}, Identity]}")
-    assert f"{tmp_path}/other" in repr(load(space, given))
-    moved = self_contained(space)
+    assert f"{tmp_path}/other" in repr(load(space, inputs))
+    content = inline_files(space)
     (tmp_path / "far").mkdir()
-    (tmp_path / "far" / "space.yaml").write_bytes(moved)
-    assert load(tmp_path / "far" / "space.yaml", given) == load(space, given)
+    (tmp_path / "far" / "space.yaml").write_bytes(content)
+    assert load(tmp_path / "far" / "space.yaml", inputs) == load(space, inputs)
     (tmp_path / "far" / "plain.yaml").write_text("Identity  # as it is")
-    assert self_contained(tmp_path / "far" / "plain.yaml") == b"Identity  # as it is"
+    assert inline_files(tmp_path / "far" / "plain.yaml") == b"Identity  # as it is"
     assert load("{use: a.yaml}", {"a.yaml": flow}) == flow  # a name that is given is no file
 
 
@@ -362,11 +362,11 @@ def test_a_flow_file_names_others_and_trained_weights_from_where_it_is(tmp_path:
         ('- Identity\n- {use: "\\ud800.yaml"}', ".yaml' is not a file"),
         ("- {use: inner.yaml}", "inner.yaml is named by a file that a flow file names"),
         ("- Identity\n- {use: bad.yaml}", "flow.yaml, line 2, at 1.Cut.top: Cut has no field 'top'"),
-        ("[" + ", ".join(f"{{use: {n}.yaml}}" for n in range(MOST_FILES + 1)) + "]", "is more than the 100 files"),
+        ("[" + ", ".join(f"{{use: {n}.yaml}}" for n in range(MAX_FILES + 1)) + "]", "is more than the 100 files"),
     ],
 )
 def test_what_is_wrong_with_a_file_that_is_named_is_told(tmp_path: Path, text: str, said: str) -> None:
-    for n in range(MOST_FILES + 1):
+    for n in range(MAX_FILES + 1):
         (tmp_path / f"{n}.yaml").write_text("Identity")
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")

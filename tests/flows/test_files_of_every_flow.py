@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from spolia.core.codec import type_id
 from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
-from spolia.core.environment import unused
+from spolia.core.environment import display_only
 from spolia.core.operator import Operator, Then, Vary
 from spolia.core.registry import Catalogue
 from spolia.flow_files.files import dump, load
@@ -42,9 +42,9 @@ def kinds(flow: Operator[Any, Any]) -> Iterator[type]:
 @given(flow=flows | walks)
 @settings(max_examples=100)
 def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> None:
-    again = load(dump(flow), operators=OWN)
-    assert again == flow
-    assert again.digest == flow.digest
+    second_flow = load(dump(flow), operators=OWN)
+    assert second_flow == flow
+    assert second_flow.digest == flow.digest
 
 
 @pytest.mark.slow
@@ -56,59 +56,59 @@ def test_a_random_flow_is_rebuilt_by_what_it_prints(flow: Operator[Any, Any]) ->
 
 @pytest.mark.slow
 def test_the_random_flows_have_every_combinator() -> None:
-    seen: set[type] = {Stopped}
+    observed_kinds: set[type] = {Stopped}
 
     @given(flow=flows | walks)
     @settings(max_examples=300, derandomize=True, database=None)
-    def look(flow: Operator[Any, Any]) -> None:
-        seen.update(kinds(flow))
+    def collect_kinds(flow: Operator[Any, Any]) -> None:
+        observed_kinds.update(kinds(flow))
 
-    look()
-    assert seen >= COMBINATORS
+    collect_kinds()
+    assert observed_kinds >= COMBINATORS
 
 
 @pytest.mark.parametrize("cls", few(LEAVES), ids=lambda cls: type_id(cls))
 def test_every_operator_comes_back_from_its_file_and_from_what_it_prints(cls: type[Operator[Any, Any]]) -> None:
     @given(op=instances(cls))
     @less
-    def look(op: Operator[Any, Any]) -> None:
-        with unused():  # it names whatever variables it likes, and is never run
-            again = load(dump(op), operators=OWN)
-        assert again == op
-        assert again.digest == op.digest
+    def check_example(op: Operator[Any, Any]) -> None:
+        with display_only():  # it names whatever variables it likes, and is never run
+            second_flow = load(dump(op), operators=OWN)
+        assert second_flow == op
+        assert second_flow.digest == op.digest
         assert eval(repr(op), NAMES) == op
 
-    look()
+    check_example()
 
 
 @pytest.mark.parametrize("cls", few(VALUES), ids=lambda cls: type_id(cls))
 def test_every_address_is_rebuilt_by_what_it_prints(cls: type) -> None:
     @given(value=instances(cls))
     @less
-    def look(value: Any) -> None:
+    def check_example(value: Any) -> None:
         assert eval(repr(value), NAMES) == value
 
-    look()
+    check_example()
 
 
 @pytest.mark.slow
 def test_what_is_given_to_every_operator_is_written_by_name() -> None:
     for cls in LEAVES:
         op = next(iter(_one(cls)))
-        given = {f"r{index}": found for index, found in enumerate(op.resources)}
-        assert load(dump(op, given), given, operators=OWN) == op
+        resources = {f"r{index}": resource for index, resource in enumerate(op.resources)}
+        assert load(dump(op, resources), resources, operators=OWN) == op
 
 
 def _one(cls: type) -> list[Any]:
-    found: list[Any] = []
+    results: list[Any] = []
 
     @given(op=instances(cls))
     @settings(max_examples=1, derandomize=True, database=None)
-    def look(op: Any) -> None:
-        found.append(op)
+    def collect_example(op: Any) -> None:
+        results.append(op)
 
-    look()
-    return found
+    collect_example()
+    return results
 
 
 def test_every_operator_can_be_named_in_a_file() -> None:

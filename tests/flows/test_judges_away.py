@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spolia import Query, Ranking, Run, step
-from spolia.core.run_context import overhearing
+from spolia.core.run_context import collect_degradations
 from spolia.errors import ModelRejected, ModelUnavailable
-from spolia.flows.catalogue import every_flow, flow_named
+from spolia.flows.catalogue import find_flow, list_flows
 from tests.cases import check_each
 from tests.flows.test_published import ASKED, Scores, hopper, local, made, web
 
-JUDGED = [flow.name for flow in every_flow() if "scorer" in flow.needs]
+JUDGED = [flow.name for flow in list_flows() if "scorer" in flow.needs]
 GOES_ON = {"crag": ["local", "web"], "dr-rag": ["local"] * 4, "corag-classifier": ["local"] * 7}
 """Sources that are searched: CRAG takes both, DR-RAG keeps all passages, CoRAG asks all its sub-questions."""
 
@@ -34,10 +34,10 @@ def test_the_flows_with_a_judge_are_found() -> None:
 @check_each("name", JUDGED)
 def test_a_flow_whose_judge_is_away_goes_on_without_a_verdict(name: str, judge: Scores) -> None:
     flow = made(name, hopper(*"abcdef"), scorer=judge, **({"steps": 2} if "tree" in name or "best" in name else {}))
-    with overhearing() as reasons, Run(cache=None) as run, run.lane() as lane:
+    with collect_degradations() as reasons, Run(cache=None) as run, run.lane() as lane:
         answer = flow(ASKED)
     assert answer.text == "Espoo [1]"
-    assert answer.stop_reason in flow_named(name).stop_reasons
+    assert answer.stop_reason in find_flow(name).stop_reasons
     assert answer.stop_reason != "sufficient"
     assert any("A judge could not be asked" in reason for reason in reasons)
     if name in GOES_ON:
@@ -52,6 +52,6 @@ def test_crag_does_not_take_the_scores_of_retrieval_for_those_of_its_evaluator()
         ranking = local(query)
         return ranking.but(hits=tuple(hit.but(score=12.0) for hit in ranking.hits))
 
-    with overhearing(), Run(cache=None) as run, run.lane() as lane:
+    with collect_degradations(), Run(cache=None) as run, run.lane() as lane:
         made("crag", hopper(), search=certain, web=web, scorer=Away())(ASKED)
     assert [ranking.source for ranking in lane.retrievals] == ["local", "web"]

@@ -31,7 +31,9 @@ def rewrite(query: Query) -> Query:
 
 @step
 def search(query: Query) -> Ranking:
-    return Ranking(query, tuple(Hit(Node(f"{query.text}{at}", f"{query.text} {at}"), 1 / at) for at in (1, 2)), "words")
+    return Ranking(
+        query, tuple(Hit(Node(f"{query.text}{index}", f"{query.text} {index}"), 1 / index) for index in (1, 2)), "words"
+    )
 
 
 @step
@@ -83,8 +85,8 @@ def first_time(rounds: Rounds) -> Action:
 def further(answer: Answer) -> tuple[Query, ...]:
     """Two sub-queries, one of which is always the same in other letters."""
     assert answer.evidence is not None
-    asked = answer.evidence.query
-    return (asked.asking(f"{asked.text}x"), asked.asking("COMMON"), asked.asking("common"))
+    query = answer.evidence.query
+    return (query.asking(f"{query.text}x"), query.asking("COMMON"), query.asking("common"))
 
 
 OWN: Any = (rewrite, search, rerank, read, sub_queries, merge, route, greet, enough, never, first_time, further)
@@ -121,14 +123,14 @@ KINDS = frozenset(("Then", "Each", "Loop", "Route", "Explore", "Branch"))
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_runs_its_operators_in_the_order_of_its_algorithm(name: str, tmp_path: Path) -> None:
-    flow, trace, said = PATTERNS[name]
+    flow, trace, message = PATTERNS[name]
     with Runs(tmp_path / "runs.db") as runs:
         with Run(journal=runs.journal) as run:
             answer = flow(Query("q"))
         runs.journal.flush()
         steps = [span.step.rpartition(":")[2].rpartition(".")[2] for span in runs.journal.spans(run.id)]
     assert [step for step in steps if step not in KINDS] == trace.split()
-    assert answer.text == said
+    assert answer.text == message
 
 
 @check_each("name", PATTERNS)

@@ -13,8 +13,8 @@ from spolia.core.combinators import Branch
 from spolia.errors import FlowFileError, ModelError, WiringError
 from spolia.evaluation.experiment.flows import content_fingerprints
 from spolia.flow_files.files import dump, load
-from spolia.flow_files.prompt_preview import ANY_MODEL, alone, case_for, sent_for
-from spolia.flow_files.prompts import name_of, overridden, prompt_called, shipped
+from spolia.flow_files.prompt_preview import ANY_MODEL, build_case, build_with_defaults, preview_calls
+from spolia.flow_files.prompts import find_prompt, list_shipped_prompts, name_from_place, overridden
 from spolia.flow_files.schema import schema
 from spolia.flows import corag_best_of_n, flare
 from spolia.generation.ensemble import AnswerEnsemble, TokenEnsemble
@@ -41,12 +41,12 @@ def own(folder: Path, text: str = "Sum up: {{text}}", name: str = "indexing/summ
 
 
 def test_every_file_is_listed_and_found_again() -> None:
-    every = shipped()
+    shipped_prompts = list_shipped_prompts()
     files = [path for path in PACKAGE.rglob("prompts/*.txt") if len(path.suffixes) == 1]
-    assert len(every) == len(files) > 20
-    for name, one in every.items():
-        assert name_of(one.place) == name
-        assert one.texts["en"] == (PACKAGE / one.place.partition(":")[2]).read_text()
+    assert len(shipped_prompts) == len(files) > 20
+    for name, shipped_prompt in shipped_prompts.items():
+        assert name_from_place(shipped_prompt.place) == name
+        assert shipped_prompt.texts["en"] == (PACKAGE / shipped_prompt.place.partition(":")[2]).read_text()
 
 
 def test_each_prompt_of_a_flow_says_in_every_language_what_is_material_and_which_words_are_fixed() -> None:
@@ -55,46 +55,50 @@ def test_each_prompt_of_a_flow_says_in_every_language_what_is_material_and_which
         r"\{\{\w+\}\}|</?\w+>|\[[A-Z][^\]]*\]|\b(?:yes|no|none)\b(?=[ .。]|$)|(?:PARTIALLY )?\bI?N?CORRECT\b"
     )
     quoted = {"en": "quoted from", "ko": "인용한 것", "zh": "引自文档", "ja": "引用"}
-    for name, one in shipped().items():
+    for name, shipped_prompt in list_shipped_prompts().items():
         if name.startswith("flows/"):
-            assert {"en", "ko", "zh"} <= set(one.languages)
-            wanted = set(fixed.findall(one.texts["en"])) - {"no", "none"}
-            for language, text in one.texts.items():
-                assert wanted <= set(fixed.findall(text)), (name, language)
+            assert {"en", "ko", "zh"} <= set(shipped_prompt.languages)
+            matches = set(fixed.findall(shipped_prompt.texts["en"])) - {"no", "none"}
+            for language, text in shipped_prompt.texts.items():
+                assert matches <= set(fixed.findall(text)), (name, language)
                 assert ("{{passages}}" in text) is (quoted[language] in text), (name, language)
 
 
 def test_who_asks_with_what() -> None:
-    every = shipped()
-    assert every["generation/brief"].asked_by == ("Reader",)
-    assert every["models/repair"].asked_by == ("Role",)
-    assert every["indexing/keywords"].asked_by == ("Keywords",)
-    assert every["indexing/keywords"].languages == ("en", "zh", "ko", "ja")
-    assert every["indexing/keywords"].places == {"heading", "text", "at_most"}
+    shipped_prompts = list_shipped_prompts()
+    assert shipped_prompts["generation/brief"].users == ("Reader",)
+    assert shipped_prompts["models/repair"].users == ("Role",)
+    assert shipped_prompts["indexing/keywords"].users == ("Keywords",)
+    assert shipped_prompts["indexing/keywords"].languages == ("en", "zh", "ko", "ja")
+    assert shipped_prompts["indexing/keywords"].places == {"heading", "text", "at_most"}
 
 
 def test_a_prompt_is_called_by_its_name_or_the_last_part_of_it() -> None:
-    every = shipped()
-    assert prompt_called("brief", every) == prompt_called("generation/brief", every) == every["generation/brief"]
+    shipped_prompts = list_shipped_prompts()
+    assert (
+        find_prompt("brief", shipped_prompts)
+        == find_prompt("generation/brief", shipped_prompts)
+        == shipped_prompts["generation/brief"]
+    )
     with pytest.raises(ModelError, match=r"No prompt is called 'sumary'\. Did you mean summary"):
-        prompt_called("sumary", every)
-    several = {"a/x": every["generation/brief"], "b/x": every["generation/brief"]}
+        find_prompt("sumary", shipped_prompts)
+    several = {"a/x": shipped_prompts["generation/brief"], "b/x": shipped_prompts["generation/brief"]}
     with pytest.raises(ModelError, match="Several prompts are called 'x': a/x, b/x"):
-        prompt_called("x", several)
+        find_prompt("x", several)
 
 
 def test_what_would_be_sent_is_what_is_sent() -> None:
-    seen: list[tuple[Message, ...]] = []
+    messages: list[tuple[Message, ...]] = []
 
     class Keeping(ScriptedModel):
         def _reply(self, prompt: object) -> str:
-            seen.append(prompt.messages)  # type: ignore[attr-defined]
+            messages.append(prompt.messages)  # type: ignore[attr-defined]
             return "The moon pulls."
 
-    part = case_for(Summary(ANY_MODEL), documents=TIDES)
+    part = build_case(Summary(ANY_MODEL), documents=TIDES)
     Summary(Keeping(("",)))(part)
-    (sent,) = sent_for(Summary(ANY_MODEL, max_tokens=7), part)
-    assert (sent.messages, sent.max_tokens, sent.model) == (seen[0], 7, "any model")
+    (sent_prompt,) = preview_calls(Summary(ANY_MODEL, max_tokens=7), part)
+    assert (sent_prompt.messages, sent_prompt.max_tokens, sent_prompt.model) == (messages[0], 7, "any model")
 
 
 def test_nothing_is_sent() -> None:
@@ -102,28 +106,28 @@ def test_nothing_is_sent() -> None:
         def _reply(self, prompt: object) -> str:
             raise AssertionError("asked")
 
-    assert len(sent_for(Summary(Refusing(("",))), case_for(Summary(ANY_MODEL), documents=TIDES))) == 1
+    assert len(preview_calls(Summary(Refusing(("",))), build_case(Summary(ANY_MODEL), documents=TIDES))) == 1
 
 
 def test_what_follows_a_reply_is_seen_when_the_reply_is_given() -> None:
-    part = case_for(Summary(ANY_MODEL), documents=TIDES)
-    first, second = sent_for(Summary(ANY_MODEL), part, replies=[" "])
+    part = build_case(Summary(ANY_MODEL), documents=TIDES)
+    first, second = preview_calls(Summary(ANY_MODEL), part, replies=[" "])
     assert second.messages[:-1] == first.messages[:-1]  # a blank message is joined, since servers refuse it
     assert second.messages[-1].content.startswith(f"{first.messages[-1].content}\n\nYour reply cannot be used")
-    assert len(sent_for(Summary(ANY_MODEL), part, replies=["The moon pulls."])) == 1
+    assert len(preview_calls(Summary(ANY_MODEL), part, replies=["The moon pulls."])) == 1
 
 
 def test_several_models_of_one_flow_are_told_apart() -> None:
     models = [ScriptedModel(("",), name=name) for name in ("one", "two")]
     flow = Branch(*(MultiQuery(model) for model in models))
-    assert sorted(sent.model for sent in sent_for(flow, Query("Who?"), ["none", "none"])) == ["one", "two"]
+    assert sorted(payload.model for payload in preview_calls(flow, Query("Who?"), ["none", "none"])) == ["one", "two"]
 
 
 def test_the_case_that_an_operator_takes() -> None:
-    ranking = case_for(Reader(ANY_MODEL), "Who?", {"a": "A.", "b": "B."})
+    ranking = build_case(Reader(ANY_MODEL), "Who?", {"a": "A.", "b": "B."})
     assert isinstance(ranking, Ranking)
     assert [node.text for node in ranking.nodes] == ["A.", "B."]
-    assert case_for(MultiQuery(ANY_MODEL), "Who?") == Query("Who?")
+    assert build_case(MultiQuery(ANY_MODEL), "Who?") == Query("Who?")
 
 
 @pytest.mark.parametrize(
@@ -137,26 +141,26 @@ def test_the_case_that_an_operator_takes() -> None:
 )
 def test_a_case_that_lacks_something(operator: type, question: str, documents: dict[str, str], says: str) -> None:
     with pytest.raises(WiringError, match=says):
-        case_for(operator(ANY_MODEL), question, documents)
+        build_case(operator(ANY_MODEL), question, documents)
 
 
 def test_an_operator_that_needs_more_than_a_model() -> None:
-    assert alone(Keywords) == Keywords(ANY_MODEL)
+    assert build_with_defaults(Keywords) == Keywords(ANY_MODEL)
     from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 
     with pytest.raises(WiringError, match="ContextualHeaders needs splitter"):
-        alone(ContextualHeaders)
+        build_with_defaults(ContextualHeaders)
 
 
 def test_a_folder_of_ones_own_takes_the_place_of_what_is_called_the_same(tmp_path: Path) -> None:
     flow = Branch(Summary(ANY_MODEL), Keywords(ANY_MODEL))
-    found = overridden(flow, own(tmp_path))
-    part = case_for(Summary(ANY_MODEL), documents=TIDES)
-    (sent,) = sent_for(found.arms[0], part)
-    assert sent.messages == (Message("user", "Sum up: The moon pulls the sea."),)
-    assert found.arms[1] is flow.arms[1]
-    assert found.arms[0].role.parser is SUMMARY.parser
-    assert load(dump(found)) == found
+    result = overridden(flow, own(tmp_path))
+    part = build_case(Summary(ANY_MODEL), documents=TIDES)
+    (prompt,) = preview_calls(result.arms[0], part)
+    assert prompt.messages == (Message("user", "Sum up: The moon pulls the sea."),)
+    assert result.arms[1] is flow.arms[1]
+    assert result.arms[0].role.parser is SUMMARY.parser
+    assert load(dump(result)) == result
 
 
 @pytest.mark.parametrize("name", ["flare_go_on", "corag_reply"])
@@ -165,16 +169,16 @@ def test_the_prompt_that_a_step_has_by_default_is_replaced_too(name: str, tmp_pa
     (tmp_path / "flows" / f"{name}.txt").write_text("[user]\nMine: {{question}}\n")
     step: Any = {"flare_go_on": flare.write, "corag_reply": corag_best_of_n.promise}[name]
     assert dict(overridden(step, tmp_path).arguments)["role"].prompt == str(tmp_path / "flows" / f"{name}.txt")
-    kept = step.but(role=Role("spolia:flows/prompts/ircot_thought.txt", Text()))
-    assert overridden(kept, tmp_path) is kept
+    kept_step = step.but(role=Role("spolia:flows/prompts/ircot_thought.txt", Text()))
+    assert overridden(kept_step, tmp_path) is kept_step
 
 
 def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
-    found = overridden(Summary(ANY_MODEL), own(tmp_path))
-    before = found.role.fingerprint()
-    assert before != SUMMARY.fingerprint()
+    result = overridden(Summary(ANY_MODEL), own(tmp_path))
+    previous_fingerprint = result.role.fingerprint()
+    assert previous_fingerprint != SUMMARY.fingerprint()
     own(tmp_path, "In brief: {{text}}")
-    assert found.role.fingerprint() != before
+    assert result.role.fingerprint() != previous_fingerprint
 
 
 @pytest.mark.parametrize(
@@ -183,9 +187,9 @@ def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
 def test_another_text_of_a_prompt_file_is_another_resource(tmp_path: Path, operator: type) -> None:
     file = own(tmp_path, "{{passages}} {{question}}", "mine.txt") / "mine.txt"
     flow = operator(ANY_MODEL, prompt=str(file))
-    before, shipped_one = content_fingerprints(flow), content_fingerprints(operator(ANY_MODEL))
+    previous_texts, shipped_one = content_fingerprints(flow), content_fingerprints(operator(ANY_MODEL))
     file.write_text("{{passages}} {{question}} Think.")
-    assert content_fingerprints(flow) != before
+    assert content_fingerprints(flow) != previous_texts
     assert content_fingerprints(operator(ANY_MODEL)) == shipped_one
     assert any("prompts/" in name for name in shipped_one)
 
@@ -206,8 +210,8 @@ def test_a_folder_in_several_languages(tmp_path: Path) -> None:
     own(tmp_path)
     own(tmp_path, "概括：{{text}}", "indexing/summary.zh.txt")
     flow = overridden(Summary(ANY_MODEL), tmp_path)
-    (sent,) = sent_for(flow, case_for(flow, documents={"a": "月亮牵引大海。"}))
-    assert sent.messages[0].content == "概括：月亮牵引大海。"
+    (prompt,) = preview_calls(flow, build_case(flow, documents={"a": "月亮牵引大海。"}))
+    assert prompt.messages[0].content == "概括：月亮牵引大海。"
 
 
 @pytest.mark.parametrize(
@@ -231,17 +235,17 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_flow_file_changes_a_role_in_one_field() -> None:
-    found = load("Summary: {llm: {ScriptedModel: {replies: [x]}}, role: {prompt: mine.txt, language: ko}}")
-    assert isinstance(found, Summary)
-    assert found.role == SUMMARY.but(prompt="mine.txt", language="ko")
-    assert load(dump(found)) == found
+    flow = load("Summary: {llm: {ScriptedModel: {replies: [x]}}, role: {prompt: mine.txt, language: ko}}")
+    assert isinstance(flow, Summary)
+    assert flow.role == SUMMARY.but(prompt="mine.txt", language="ko")
+    assert load(dump(flow)) == flow
 
 
 def test_a_role_that_is_written_whole_takes_nothing_from_the_operators_own() -> None:
     whole = "role: {prompt: a.txt, parser: {Text: {}}, default: nothing}"
-    found = load(f"Summary: {{llm: {{ScriptedModel: {{replies: [x]}}}}, {whole}}}")
-    assert isinstance(found, Summary)
-    assert (found.role.default, found.role.repair) == ("nothing", "spolia:models/prompts/repair.txt")
+    flow = load(f"Summary: {{llm: {{ScriptedModel: {{replies: [x]}}}}, {whole}}}")
+    assert isinstance(flow, Summary)
+    assert (flow.role.default, flow.role.repair) == ("nothing", "spolia:models/prompts/repair.txt")
 
 
 def test_a_field_that_a_role_does_not_have_is_told() -> None:
@@ -251,14 +255,14 @@ def test_a_field_that_a_role_does_not_have_is_told() -> None:
 
 @pytest.mark.slow
 def test_the_schema_of_flow_files_allows_one_field_of_a_role() -> None:
-    known = schema()
+    known_values = schema()
     model = {"ScriptedModel": {"replies": ["x"]}}
-    assert valid({"Summary": {"llm": model, "role": {"prompt": "mine.txt"}}}, known, known)
-    assert not valid({"Summary": {"llm": model, "role": {"promt": "mine.txt"}}}, known, known)
+    assert valid({"Summary": {"llm": model, "role": {"prompt": "mine.txt"}}}, known_values, known_values)
+    assert not valid({"Summary": {"llm": model, "role": {"promt": "mine.txt"}}}, known_values, known_values)
 
 
 def test_all_prompts_can_be_read() -> None:
-    for one in shipped().values():
-        assert one.places
-        for found in template.read_all(one.place).values():
-            assert found.messages[-1].role == "user"
+    for shipped_prompt in list_shipped_prompts().values():
+        assert shipped_prompt.places
+        for found_template in template.read_all(shipped_prompt.place).values():
+            assert found_template.messages[-1].role == "user"

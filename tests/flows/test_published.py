@@ -12,7 +12,7 @@ from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel
 from spolia.core.operator import Operator
 from spolia.core.run_context import reserve
 from spolia.errors import BudgetSpent, ModelRejected
-from spolia.flows.catalogue import flow_named
+from spolia.flows.catalogue import find_flow
 from spolia.testing import HashingEmbedder
 from spolia.types import Prompt, Token, Usage, Value
 from tests.cases import check_each
@@ -29,13 +29,13 @@ class Model(ScriptedModel):
     capabilities: frozenset[str] = EVERY
 
     def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
-        with reserve(Usage(calls=1)) as held:
-            held.settle(Usage(calls=1))
+        with reserve(Usage(calls=1)) as reservation:
+            reservation.settle(Usage(calls=1))
         return (Token(text, -0.5),)
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-        with reserve(Usage(calls=1)) as held:
-            held.settle(Usage(calls=1))
+        with reserve(Usage(calls=1)) as reservation:
+            reservation.settle(Usage(calls=1))
         return (Token(self._reply(prompt), -0.1),)
 
 
@@ -57,7 +57,7 @@ class Scores(Value):
 
 
 def found(query: Query, source: str, texts: Sequence[str]) -> Ranking:
-    hits = tuple(Hit(Node(f"{source}{at}", text), 1.0 / (at + 1)) for at, text in enumerate(texts))
+    hits = tuple(Hit(Node(f"{source}{index}", text), 1.0 / (index + 1)) for index, text in enumerate(texts))
     return Ranking(query, hits, source)
 
 
@@ -76,11 +76,13 @@ def nowhere(query: Query) -> Ranking:
     return Ranking(query, (), "local")
 
 
-def ran(name: str, llm: Any, *, search: Any = local, given: Any = None, **parts: Any) -> tuple[Answer, int, list[str]]:
+def ran(
+    name: str, llm: Any, *, search: Any = local, options: Any = None, **parts: Any
+) -> tuple[Answer, int, list[str]]:
     """The answer, calls to the model, and the sources that were searched."""
     flow = made(name, llm, search=search, **parts)
     assert check(flow, takes=Query, gives=Answer).problems == ()
-    with Run(**(given or {})) as run, run.lane() as lane:
+    with Run(**(options or {})) as run, run.lane() as lane:
         answer = flow(ASKED)
     bound = flow.calls()
     assert bound is None or lane.usage.calls <= bound
@@ -88,7 +90,7 @@ def ran(name: str, llm: Any, *, search: Any = local, given: Any = None, **parts:
 
 
 def made(name: str, llm: Any, **parts: Any) -> Operator[Query, Answer]:
-    return flow_named(name).made({"llm": llm, "search": local, "web": web, "scorer": Scores(), **parts})
+    return find_flow(name).build_flow({"llm": llm, "search": local, "web": web, "scorer": Scores(), **parts})
 
 
 READS = Model(("Espoo [1].",))
@@ -115,8 +117,8 @@ class Endless(Model):
     """Foretells one word again and again, each time for a call."""
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-        with reserve(Usage(calls=1)) as held:
-            held.settle(Usage(calls=1))
+        with reserve(Usage(calls=1)) as reservation:
+            reservation.settle(Usage(calls=1))
         return (Token(" no", 0.0),)
 
 
@@ -137,9 +139,9 @@ def test_a_flow_without_a_loop_gives_no_part_of_an_answer_where_the_budget_ends(
 )  # fmt: skip
 def test_a_flow_takes_as_many_calls_and_searches_as_published(name: str, calls: int, searches: list[str]) -> None:
     rows = (("best first", "[1] > [2] > [3]"), ("", "Espoo [1]."))
-    answer, asked, sources = ran(name, Model(rows), scorer=Scores(otherwise=1.0))
-    assert (asked, sources) == (calls, searches)
-    assert answer.stop_reason in flow_named(name).stop_reasons
+    answer, count, sources = ran(name, Model(rows), scorer=Scores(otherwise=1.0))
+    assert (count, sources) == (calls, searches)
+    assert answer.stop_reason in find_flow(name).stop_reasons
 
 
 # ------------------------------------------------------------------------------------------------------------- IRCoT
@@ -148,8 +150,8 @@ def test_a_flow_takes_as_many_calls_and_searches_as_published(name: str, calls: 
 def thinker(sentences: int) -> Model:
     """Thinks so many sentences, the last of which is the answer, and reads."""
     thought = [rf"<thoughts>(?:Olsen went on\. ?){{{n}}}</thoughts>" for n in range(sentences)]
-    said = ["Olsen went on. And more."] * (sentences - 1) + ["So the answer is: Espoo. Surely."]
-    return Model((*zip(thought, said, strict=True), ("step by step", "Olsen went on."), ("", "Espoo [1].")))
+    texts = ["Olsen went on. And more."] * (sentences - 1) + ["So the answer is: Espoo. Surely."]
+    return Model((*zip(thought, texts, strict=True), ("step by step", "Olsen went on."), ("", "Espoo [1].")))
 
 
 @pytest.mark.parametrize("sentences", [1, 2, 4])
@@ -163,7 +165,7 @@ def test_ircot_ends_at_ten_sentences_an_empty_one_or_with_the_budget() -> None:
     assert ran("ircot", thinker(12))[1] == 10 + 1
     assert len(ran("ircot", thinker(12))[2]) == 10
     assert ran("ircot", Model((("step by step", "none"), ("", "Espoo."))))[0].stop_reason == "empty"
-    answer, calls, _ = ran("ircot", thinker(9), given={"per_question": Budget(calls=3)})
+    answer, calls, _ = ran("ircot", thinker(9), options={"per_question": Budget(calls=3)})
     assert (answer.stop_reason, calls) == ("budget", 3)
 
 
@@ -172,12 +174,12 @@ def test_ircot_ends_at_ten_sentences_an_empty_one_or_with_the_budget() -> None:
 
 def hopper(*questions: str, enough: str = "no") -> Model:
     """Asks these sub-questions one after the other, each sample in other words."""
-    drawn = [
+    sample = [
         (rf"chain of simpler[\s\S]*?<chain>(?:(?!Q: )[\s\S])*(?:Q: (?:(?!Q: )[\s\S])*){{{n}}}</chain>",
          *(question if draw == 0 else f"{question} {draw}" for draw in range(16)))
         for n, question in enumerate(questions)
     ]  # fmt: skip
-    return Model((("Is what the chain says", enough), *drawn, ("a few words. If", "Nokia."), ("", "Espoo [1]")))
+    return Model((("Is what the chain says", enough), *sample, ("a few words. If", "Nokia."), ("", "Espoo [1]")))
 
 
 def test_corag_takes_two_calls_a_step_and_one_to_answer() -> None:
@@ -243,8 +245,8 @@ def said(answer: str, evaluation: str) -> str:
 
 
 def preferring(*turns: tuple[str, str], helps: str = "no") -> Model:
-    shown = ((f"one search at a time[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
-    return Model((*shown, ("Compare the new", helps), ("best\\s+answer that they allow", "Forced.")))
+    output = ((f"one search at a time[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
+    return Model((*output, ("Compare the new", helps), ("best\\s+answer that they allow", "Forced.")))
 
 
 def test_prefrag_that_never_answers_takes_four_turns_three_comparisons_and_a_forced_answer() -> None:
@@ -291,8 +293,8 @@ def test_prefrag_of_three_sources_goes_to_the_one_that_the_model_names() -> None
     def archive(query: Query) -> Ranking:
         return found(query, "archive", TEXTS[:1])
 
-    named = LOOK.replace("web", "archive")
-    assert ran("prefrag", preferring(("", named)), more=(("archive", archive),))[2][:3] == ["local", "local", "archive"]
+    text = LOOK.replace("web", "archive")
+    assert ran("prefrag", preferring(("", text)), more=(("archive", archive),))[2][:3] == ["local", "local", "archive"]
     preferred = LOOK.replace("web", "local")
     assert ran("prefrag", preferring(("", preferred)), more=(("archive", archive),))[2] == ["local"] * 4
     assert ran("prefrag", preferring(("", preferred)))[2][:3] == ["local", "local", "web"]
@@ -323,8 +325,8 @@ def test_crag_corrects_what_its_evaluator_does_not_find_correct(score: float, ca
         return found(query, "web", ("A page says that it is in Espoo.",))
 
     scorer = Scores((("A page", 0.9),), otherwise=score)
-    _, asked, searched = ran("crag", READS, web=pages, scorer=scorer)
-    assert (asked, searched) == (calls, sources)
+    _, count, searched = ran("crag", READS, web=pages, scorer=scorer)
+    assert (count, searched) == (calls, sources)
 
 
 def test_crag_with_a_grader_searches_the_web_where_one_passage_is_not_relevant() -> None:
@@ -369,18 +371,18 @@ def test_many_passages_do_not_take_more_calls_than_are_said(name: str, most: int
 
 
 def test_react_looks_a_word_up_again_where_it_stopped() -> None:
-    said: list[str] = []
+    texts: list[str] = []
 
     @dataclass(frozen=True)
     class Heard(Model):
         def generate(self, prompt: Prompt, **settings: Any) -> Any:
-            said.append(prompt.text)
+            texts.append(prompt.text)
             return super().generate(prompt, **settings)
 
-    look = "<thought>c</thought><lookup>Nokia</lookup>"
-    ran("react", Heard((("search: Olsen", look), ("", "<thought>b</thought><search>Olsen</search>"))))
-    first, second, third = (f"lookup: Nokia\n{seen}" for seen in (*TEXTS[:2], "Nothing more was found."))
-    log = said[4]
+    original = "<thought>c</thought><lookup>Nokia</lookup>"
+    ran("react", Heard((("search: Olsen", original), ("", "<thought>b</thought><search>Olsen</search>"))))
+    first, second, third = (f"lookup: Nokia\n{observation}" for observation in (*TEXTS[:2], "Nothing more was found."))
+    log = texts[4]
     assert log.index(first) < log.index(second) < log.index(third)
 
 
@@ -392,15 +394,15 @@ def test_react_looks_a_word_up_again_where_it_stopped() -> None:
     ],
 )  # fmt: skip
 def test_ircot_searches_with_sentences_that_state_a_fact(sentence: str, searched: bool) -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
     @step
     def noting(query: Query) -> Ranking:
-        asked.append(query.text)
+        texts.append(query.text)
         return local(query)
 
     ran("ircot", Model((("<thoughts></thoughts>", sentence), ("", "So the answer is: Espoo."))), search=noting)
-    assert (asked[-1] == sentence) is searched
+    assert (texts[-1] == sentence) is searched
 
 
 def test_react_acts_until_it_answers_or_seven_turns_are_over() -> None:
@@ -421,8 +423,8 @@ def test_react_acts_until_it_answers_or_seven_turns_are_over() -> None:
 @pytest.mark.parametrize(("arm", "calls", "searches"), [("none", 2, 0), ("one", 2, 1), ("several", 3, 1)])
 def test_adaptive_rag_searches_as_often_as_the_question_needs(arm: str, calls: int, searches: int) -> None:
     rows = (("several: a question", arm), ("step by step", "So the answer is: Espoo."), ("", "Espoo."))
-    _, asked, sources = ran("adaptive-rag", Model(rows))
-    assert (asked, len(sources)) == (calls, searches)
+    _, count, sources = ran("adaptive-rag", Model(rows))
+    assert (count, len(sources)) == (calls, searches)
 
 
 def test_auto_rag_searches_ten_times_then_remembers_five() -> None:
@@ -457,8 +459,8 @@ def test_planrag_ends_after_fifteen_turns() -> None:
 
 def meaning(*turns: tuple[str, str], holds: str = "yes") -> Model:
     """Writes meanings of the question that a pattern finds, and says whether they hold."""
-    asked = ((f"may mean several[\\s\\S]*<question>[^<]*{pattern}", reply) for pattern, reply in turns)
-    return Model((*asked, ("confirm the answer", holds), ("", "Espoo, in Finland [2].")))
+    request = ((f"may mean several[\\s\\S]*<question>[^<]*{pattern}", reply) for pattern, reply in turns)
+    return Model((*request, ("confirm the answer", holds), ("", "Espoo, in Finland [2].")))
 
 
 TWO = "Which town? | Espoo\nWhich country? | Finland"
@@ -475,8 +477,8 @@ TWO = "Which town? | Espoo\nWhich country? | Finland"
     ],
 )
 def test_a_tree_of_clarifications_searches_once_and_ends_as_published(model: Model, calls: int, stop: str) -> None:
-    answer, asked, searches = ran("tree-of-clarifications", model)
-    assert (asked, searches, answer.stop_reason) == (calls, ["local"], stop)
+    answer, count, searches = ran("tree-of-clarifications", model)
+    assert (count, searches, answer.stop_reason) == (calls, ["local"], stop)
     assert answer.text == "Espoo, in Finland [2]."
 
 
@@ -512,13 +514,13 @@ def test_a_clarification_reads_the_passages_that_are_nearest_to_it_of_those_that
 
 def test_a_flow_without_a_part_says_how_to_give_it() -> None:
     with pytest.raises(Exception, match="'crag' needs a reranker"):
-        flow_named("crag").made({"llm": READS, "search": local, "web": web})
+        find_flow("crag").build_flow({"llm": READS, "search": local, "web": web})
 
 
 @check_each("name", ["naive", "rrr", "iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag"])
 def test_a_flow_that_finds_nothing_says_so_and_ends(name: str) -> None:
     answer, _, _ = ran(name, Model(("none",)), search=nowhere, web=nowhere)
-    assert (answer.citations, answer.stop_reason in flow_named(name).stop_reasons) == ((), True)
+    assert (answer.citations, answer.stop_reason in find_flow(name).stop_reasons) == ((), True)
     if name not in ("corag", "prefrag", "react"):  # these may answer from what the model said before
         assert answer.abstained
 
@@ -536,5 +538,5 @@ def test_a_model_that_refuses_everything_fails_the_question_of_a_loop(name: str)
 
 @pytest.mark.parametrize(("calls", "reason"), [(1, "budget"), (3, "cap")])
 def test_iter_retgen_spends_its_budget_since_every_iteration_ends_with_an_answer(calls: int, reason: str) -> None:
-    answer, made, _ = ran("iter-retgen", READS, given={"budget": Budget(calls=calls)})
-    assert (answer.text.startswith("Espoo"), made, answer.stop_reason) == (True, calls, reason)
+    answer, count, _ = ran("iter-retgen", READS, options={"budget": Budget(calls=calls)})
+    assert (answer.text.startswith("Espoo"), count, answer.stop_reason) == (True, calls, reason)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from spolia import Answer, Corpus, Failure, Run, add_texts
-from spolia.core.operator import inside
+from spolia.core.operator import walk_values
 from spolia.errors import EmptyReply, ModelRejected
-from spolia.flows.catalogue import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, find_flow
 from spolia.models.parsers import AnswerText, Lines, OneOf, Order, Parser, Reasoned, Tags, Text, YesNo
 from spolia.models.prompting.role import Role
 from spolia.pre_retrieval.query_llm import OneText
@@ -66,10 +66,12 @@ class FormedModel(Model):
         parser = self.parsers.get(prompt.role)
         if isinstance(parser, OneOf):
             return Wording(*(parser.options[0],) * 3)
-        said = WORDINGS[type(parser)] if parser is not None else SPEECH
+        wording = WORDINGS[type(parser)] if parser is not None else SPEECH
         if isinstance(parser, Tags) and not any(text in prompt.text for text in TEXTS):
-            return Wording(*(text.replace(ANSWER, SEARCH) for text in (said.plain, said.labelled, said.foreign)))
-        return said
+            return Wording(
+                *(text.replace(ANSWER, SEARCH) for text in (wording.plain, wording.labelled, wording.foreign))
+            )
+        return wording
 
     def _reply(self, prompt: Prompt) -> str:
         return self._wording(prompt).plain
@@ -108,21 +110,23 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def ended(name: str, parts: Mapping[str, Any], form: Callable[[Wording], tuple[str, str]]) -> Answer | Failure:
-    published = flow_named(name)
-    silent = published.made({"llm": Model(("",)), **parts})
-    known = {one.title: one.parser for one in inside(silent) if isinstance(one, Role)}
+    published = find_flow(name)
+    silent = published.build_flow({"llm": Model(("",)), **parts})
+    parsers_by_title = {item.title: item.parser for item in walk_values(silent) if isinstance(item, Role)}
     with Run(cache=None):
-        (answer,) = published.made({"llm": FormedModel(("",), form=form, parsers=known), **parts}).batch([ASKED])
+        (answer,) = published.build_flow(
+            {"llm": FormedModel(("",), form=form, parsers=parsers_by_title), **parts}
+        ).batch([ASKED])
     return answer
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_no_form_of_a_reply_loses_an_answer_that_is_there(name: str, parts: dict[str, Any]) -> None:
-    plain = ended(name, parts, lambda said: (said.plain, ""))
+    plain = ended(name, parts, lambda message: (message.plain, ""))
     assert isinstance(plain, Answer)
     assert "Espoo" in plain.text
-    for form, written in THERE.items():
-        answer = ended(name, parts, written)
+    for form, text in THERE.items():
+        answer = ended(name, parts, text)
         assert isinstance(answer, Answer), form
         assert "Espoo" in answer.text, form
         assert "Zanzibar" not in answer.text, form
@@ -132,9 +136,9 @@ def test_no_form_of_a_reply_loses_an_answer_that_is_there(name: str, parts: dict
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "replug-token"])  # which asks for tokens alone
 def test_a_reply_without_an_answer_ends_with_a_reason(name: str, parts: dict[str, Any]) -> None:
-    reasons = flow_named(name).stop_reasons
-    for form, written in ABSENT.items():
-        answer = ended(name, parts, written)
+    reasons = find_flow(name).stop_reasons
+    for form, text in ABSENT.items():
+        answer = ended(name, parts, text)
         if isinstance(answer, Failure):
             assert isinstance(answer.error, ModelRejected), form
             assert answer.message, form

@@ -50,11 +50,11 @@ def test_a_dumped_flow_follows_the_schema(flow: Operator[Any, Any]) -> None:
 def test_every_dumped_operator_follows_the_schema(cls: type[Operator[Any, Any]]) -> None:
     @given(op=instances(cls))
     @settings(max_examples=6)
-    def look(op: Operator[Any, Any]) -> None:
+    def check_example(op: Operator[Any, Any]) -> None:
         assert follows(dump(op), with_own())
-        assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}), with_own())
+        assert follows(dump(op, {f"r{index}": resource for index, resource in enumerate(op.resources)}), with_own())
 
-    look()
+    check_example()
 
 
 @check_each(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spolia import Answer, Query, Ranking, Run, step
-from spolia.core.run_context import overhearing
+from spolia.core.run_context import collect_degradations
 from spolia.errors import QueryError
 from spolia.flows.catalogue import MODULES
 from tests.cases import check_each
@@ -62,7 +62,7 @@ def archive(query: Query) -> Ranking:
 def ran(name: str, model: Model, **parts: Any) -> tuple[Answer, list[str], list[str]]:
     """The answer, the sources that found something, and what was out of order."""
     flow = made(name, model, **{"scorer": Scores(), **parts})
-    with Run() as run, run.lane() as lane, overhearing() as heard:
+    with Run() as run, run.lane() as lane, collect_degradations() as heard:
         answer = flow(ASKED)
     return answer, [ranking.source for ranking in lane.retrievals], heard
 
@@ -79,9 +79,9 @@ def test_a_source_that_fails_is_passed_over_where_there_is_another_one(name: str
         answer, _, heard = ran(name, SEVERAL[name], **parts)
         assert answer.text.startswith("Espoo")
         assert evidence(answer) <= {left}
-        asked = not (name in ("react", "prefrag-prompt") and left == "web")  # these search the web alone
-        asked = asked and not (name == "prefrag" and left == "local")  # which helps at once
-        assert any("The disk is gone" in one for one in heard) is asked
+        request = not (name in ("react", "prefrag-prompt") and left == "web")  # these search the web alone
+        request = request and not (name == "prefrag" and left == "local")  # which helps at once
+        assert any("The disk is gone" in item for item in heard) is request
 
 
 @check_each("name", SEVERAL)

@@ -17,7 +17,7 @@ from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Capabilities
 from spolia.run import Run
-from spolia.run.lane import counted_reasons
+from spolia.run.lane import count_reasons
 from spolia.types import Answer, Generation, Hit, Node, Prompt, Query, Ranking, Token
 from tests.cases import check_each
 from tests.degradation import degraded
@@ -78,13 +78,13 @@ def test_equal_answers_add_up() -> None:
 @pytest.mark.parametrize(("other", "winner"), [(0.59, "Nokia [1]"), (0.61, "Sony [1]")])
 def test_a_reply_counts_by_the_geometric_mean_of_its_probabilities(other: float, winner: str) -> None:
     # both passages weigh 1/2; "Nokia [1]" counts sqrt(0.9 * 0.4) = 0.6, where a product has 0.36 and a mean 0.65
-    said = {"Nokia": (0.9, 0.4), "Sony": (other, other)}
+    message = {"Nokia": (0.9, 0.4), "Sony": (other, other)}
 
     @dataclass(frozen=True)
     class Stated(ScriptedModel):
         def generate(self, prompt: Prompt, **how: Any) -> Generation:
-            name = next(name for name in said if name in prompt.text)
-            return Generation(f"{name} [1]", tokens=tuple(Token("x", math.log(p)) for p in said[name]))
+            name = next(name for name in message if name in prompt.text)
+            return Generation(f"{name} [1]", tokens=tuple(Token("x", math.log(p)) for p in message[name]))
 
     assert AnswerEnsemble(Stated((), ABLE))(found(("Nokia", 1.0), ("Sony", 1.0))).text == winner
 
@@ -95,8 +95,8 @@ def test_a_confident_reply_weighs_more() -> None:
 
 
 def test_one_passage_is_plain_reading() -> None:
-    one, llm = found(("Nokia", 1.0)), model(("Nokia", "Nokia [1]"))
-    assert AnswerEnsemble(llm)(one) == Reader(llm, "brief")(one)
+    ranking, llm = found(("Nokia", 1.0)), model(("Nokia", "Nokia [1]"))
+    assert AnswerEnsemble(llm)(ranking) == Reader(llm, "brief")(ranking)
 
 
 def test_replies_that_abstain_count_where_all_do() -> None:
@@ -177,7 +177,7 @@ def test_a_reply_that_goes_on_for_ever_is_cut() -> None:
     with Run() as run, run.lane() as lane:
         answer = flow(found(("Sony", 1.0)))
     assert (answer.text, answer.stop_reason) == ("no no no no no", "cap")
-    assert counted_reasons(lane.steps(flow)) == {"TokenEnsemble": {"The answer was cut off at max_tokens=5.": 1}}
+    assert count_reasons(lane.count_calls(flow)) == {"TokenEnsemble": {"The answer was cut off at max_tokens=5.": 1}}
 
 
 @pytest.mark.parametrize("told", [(), (Token("x", NAN),), (Token("x", 1000.0),)])

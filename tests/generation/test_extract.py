@@ -86,7 +86,7 @@ def node(text: str, name: str = "d", start: int = 0, context: str = "", line: in
 
 
 def found(question: str, *nodes: Node) -> Ranking:
-    return Ranking(Query(question), tuple(Hit(each, 1.0 / n) for n, each in enumerate(nodes, 1)))
+    return Ranking(Query(question), tuple(Hit(item, 1.0 / n) for n, item in enumerate(nodes, 1)))
 
 
 def test_the_quote_stands_in_the_document_at_its_span() -> None:
@@ -286,7 +286,7 @@ def test_any_text_is_quoted_exactly(text: str, question: str) -> None:
 def test_pieces_are_short_in_order_and_lose_nothing(text: str) -> None:
     spans = split_quotable(text, longest=5)
     assert all(count_words(text[start:end]) <= 5 and start < end for start, end in spans)
-    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert all(previous_value[1] <= later_value[0] for previous_value, later_value in pairwise(spans))
     assert "".join("".join(text[start:end] for start, end in spans).split()) == "".join(text.split())
 
 
@@ -309,9 +309,9 @@ def test_chances_sum_to_one_and_follow_the_clues() -> None:
 def test_likeness_does_not_depend_on_the_scale_of_the_cosines() -> None:
     passages = [Passage("", ("One.", "Two.", "Three."))]
     low, high = (clues("Which?", passages, Analyzer(), c) for c in ([0.1, 0.2, 0.3], [0.7, 0.75, 0.8]))
-    assert [each.likeness for each in low] == pytest.approx([each.likeness for each in high])
+    assert [item.likeness for item in low] == pytest.approx([item.likeness for item in high])
     flat = clues("Which?", passages, Analyzer(), [0.5, 0.5, 0.5])
-    assert {each.likeness for each in flat} == {0.0}
+    assert {item.likeness for item in flat} == {0.0}
 
 
 def test_confidence_grows_with_the_evidence_of_the_sentence_and_of_its_passage() -> None:
@@ -343,14 +343,14 @@ def test_questions_about_the_same_passages_share_the_vectors_of_their_sentences(
     from spolia.testing import HashingEmbedder
 
     read = (node("The tide is caused by the moon. Ships wait for it."), node("Salt is dug in mines.", "s"))
-    asked = [found(f"What is {word}?", *read) for word in ("a tide", "a mine", "salt")]
-    fresh = [Extract(HashingEmbedder(8))(one) for one in asked]
+    rankings = [found(f"What is {word}?", *read) for word in ("a tide", "a mine", "salt")]
+    fresh = [Extract(HashingEmbedder(8))(ranking) for ranking in rankings]
     with Run() as run:
-        again = [Extract(HashingEmbedder(8))(one) for one in asked]
-    assert again == fresh
+        second_answers = [Extract(HashingEmbedder(8))(ranking) for ranking in rankings]
+    assert second_answers == fresh
     assert run.usage.embedded == 3, "the questions, and no sentence again"
     with Run() as run:
-        Extract(HashingEmbedder(16))(asked[0])
+        Extract(HashingEmbedder(16))(rankings[0])
     assert run.usage.embedded == 4, "of another embedder nothing is known yet"
 
 
@@ -365,30 +365,30 @@ def test_another_process_takes_the_vectors_of_sentences_from_the_cache_of_the_ru
     embedded = list[int]()
     for question in ("What causes the tide?", "What is dug in a mine?"):
         monkeypatch.setattr("spolia.generation.sentence_vectors._vector_cache", {})
-        asked = found(question, *read)
+        ranking = found(question, *read)
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache, journal=runs.journal) as run:
-            answer = extract(asked) if alone else extract.batch([asked])[0]
+            answer = extract(ranking) if alone else extract.batch([ranking])[0]
         embedded.append(run.spent.embedded)
         monkeypatch.setattr("spolia.generation.sentence_vectors._vector_cache", {})
-        assert answer == extract(asked)
+        assert answer == extract(ranking)
     assert embedded == [4, 1], "the second process embeds its question alone"
 
 
 def test_no_text_of_a_passage_is_kept_with_the_vectors_of_its_sentences(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
         SentenceVectors(Letters())(("The whelk is secret.",))
-    with tamper(tmp_path / "runs.db") as kept:
-        ((value,),) = kept.execute("SELECT value FROM cache").fetchall()
+    with tamper(tmp_path / "runs.db") as connection:
+        ((value,),) = connection.execute("SELECT value FROM cache").fetchall()
     assert b"whelk" not in value
 
 
 def test_vectors_that_depend_on_who_asks_are_not_taken_for_another_asker(tmp_path: Path) -> None:
     extract, calls[:] = Extract(Letters(scoped=True)), []
     with Runs(tmp_path / "runs.db") as runs:
-        for who, question in (("ada", "What is salt?"), ("ada", "What is a mine?"), ("ben", "What is dug?")):
-            with Run(groups=(who,), cache=runs.cache):
+        for principals, question in (("ada", "What is salt?"), ("ada", "What is a mine?"), ("ben", "What is dug?")):
+            with Run(groups=(principals,), cache=runs.cache):
                 extract(found(question, node("Salt is dug in mines.")))
-    assert [one for (one,) in calls] == [
+    assert [item for (item,) in calls] == [
         *("What is salt?", "Salt is dug in mines.", "What is a mine?", "What is dug?", "Salt is dug in mines.")
     ]
 

@@ -25,8 +25,8 @@ def main(root: str, folder: str) -> None:
 
     corpus = Corpus(f"{folder}/notes.spolia")
     report = sync(f"{folder}/notes", corpus, workers=0)
-    found = BM25(corpus.group("chunk"))(Query("ferry"))
-    sys.stdout.write(json.dumps({"failed": dict(report.failed), "found": sorted(hit.node.uri for hit in found.hits)}))
+    ranking = BM25(corpus.group("chunk"))(Query("ferry"))
+    sys.stdout.write(json.dumps({"failed": dict(report.failed), "found": sorted(hit.node.uri for hit in ranking.hits)}))
 
 
 if __name__ == "__main__":

@@ -90,10 +90,10 @@ class Diary(Source):
 
     id = "diary"
 
-    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
+    def change_batches(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         if "pages" not in memory.cursors:
             files = Files(readers)
-            files.give("diary://1.txt", PAGE, 1)
+            files.add_bytes("diary://1.txt", PAGE, 1)
             yield SourceChanges(files, source=self.id, cursors={"pages": "1"})
 
 
@@ -108,13 +108,13 @@ def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:
     return folder
 
 
-def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | None = None) -> int:
+def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, log: Path | None = None) -> int:
     folder = lay(Path(corpus.path + ".files"), state, hour)
     report = sync(
         [folder, Diary()], corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2, workers=0
     )
-    if said is not None:  # a kill from here on may not lose this generation
-        said.write_text(str(report.generation))
+    if log is not None:  # a kill from here on may not lose this generation
+        log.write_text(str(report.generation))
     return report.embedded
 
 
@@ -125,7 +125,7 @@ def _begin(corpus: Corpus, said: Path | None) -> None:
 
 
 def _synced(state: Mapping[str, bytes], hour: int) -> Step:
-    return lambda corpus, said: synced(corpus, state, hour, said)
+    return lambda corpus, message: synced(corpus, state, hour, message)
 
 
 STEPS = (_begin, _synced(SECOND, 2), _synced(SECOND, 3), _synced(THIRD, 4), _synced(FOURTH, 5))
@@ -142,9 +142,9 @@ def of_no_state(corpus: Corpus) -> list[str]:
     readable |= {(f"box.zip/{name}", len(content)) for box in BOXES for name, content in box.items()}
     snapshot = corpus.snapshot()
     readable.add(("diary://1.txt", len(PAGE)))
-    known = snapshot.sources()
-    wrong = [uri for uri, row in known.items() if (uri, row.size) not in readable]
-    ids = {row.document for row in known.values() if row.document}
+    sources = snapshot.sources()
+    wrong = [uri for uri, row in sources.items() if (uri, row.size) not in readable]
+    ids = {row.document for row in sources.values() if row.document}
     return wrong + sorted(ids ^ {document.id for document in snapshot.documents()})
 
 

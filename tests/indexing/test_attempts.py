@@ -59,10 +59,10 @@ class Apart(Obeying):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "docs"
-    found.mkdir()
-    (found / "good.txt").write_text("Good.")
-    return found
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
+    (new_folder / "good.txt").write_text("Good.")
+    return new_folder
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def told(corpus: Corpus, uri: str) -> DocumentReport:
-    return DocumentReport.of(corpus.snapshot().sources(noted=True)[uri].report)
+    return DocumentReport.from_json(corpus.snapshot().sources(noted=True)[uri].report)
 
 
 def test_a_broken_file_is_tried_three_times_until_it_changes(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_what_may_pass_is_tried_again_after_a_while(
     readers = {".do": Apart()}
     now = 10**18
     monkeypatch.setattr(time, "time_ns", lambda: now)
-    seen = []
+    attempts = []
     for wait_s in (0, 1, 30, 60, 120, 10_000):
         now += wait_s * 10**9
         report = sync(folder, corpus, readers=readers, limits=limits, workers=1)
         assert [uri for uri, _ in report.failed] == ["a.do"]
-        seen.append(told(corpus, "a.do").attempts)
-    assert seen == [1, 1, 2, 2, 3, 3]
+        attempts.append(told(corpus, "a.do").attempts)
+    assert attempts == [1, 1, 2, 2, 3, 3]
     assert told(corpus, "a.do").passes
     assert any(word in report.failed[0][1] for word in why.split("|"))
     (folder / "a.do").write_bytes(b"say fine")
@@ -164,17 +164,17 @@ def test_what_may_pass_is_tried_again_after_a_while(
 
 
 def test_what_is_not_the_files_fault_is_tried_in_every_run(folder: Path, corpus: Corpus) -> None:
-    known: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for _ in range(5):
-        report = sync(folder, corpus, metadata=lambda uri: {"year": known[uri]})
+        report = sync(folder, corpus, metadata=lambda uri: {"year": counts[uri]})
         assert "KeyError" in report.failed[0][1]
-    known["good.txt"] = 1900
-    assert sync(folder, corpus, metadata=lambda uri: {"year": known[uri]}).changed == 1
+    counts["good.txt"] = 1900
+    assert sync(folder, corpus, metadata=lambda uri: {"year": counts[uri]}).changed == 1
 
 
 def test_a_source_that_is_as_it_was_counts_its_attempts() -> None:
     row = SourceRow("a.pdf", 9, 1, "f00d")
-    once = diff.failed(row, "Damaged.", DocumentError(), None, "pdf")
-    again = diff.failed(row, "Damaged.", DocumentError(), once, "pdf")
-    other = diff.failed(row.but(content_hash="beef"), "Damaged.", DocumentError(), again, "pdf")
-    assert [DocumentReport.of(one.report).attempts for one in (once, again, other)] == [1, 2, 1]
+    once = diff.make_failed_row(row, "Damaged.", DocumentError(), None, "pdf")
+    second_result = diff.make_failed_row(row, "Damaged.", DocumentError(), once, "pdf")
+    other_value = diff.make_failed_row(row.but(content_hash="beef"), "Damaged.", DocumentError(), second_result, "pdf")
+    assert [DocumentReport.from_json(item.report).attempts for item in (once, second_result, other_value)] == [1, 2, 1]

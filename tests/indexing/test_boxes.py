@@ -40,12 +40,14 @@ def corpus(tmp_path: Path) -> Corpus:
     words = [f"Stone number {number} lies in the old wall." for number in range(3 * ROWS)]
     words[5] = "Stone number 5 lies below stone"
     words[6] = "number 6, which is a sentence of two lines."
-    sheets = [Sheet(lines(60, TOP, *words[at : at + ROWS], leading=LEADING)) for at in range(0, len(words), ROWS)]
+    sheets = [
+        Sheet(lines(60, TOP, *words[index : index + ROWS], leading=LEADING)) for index in range(0, len(words), ROWS)
+    ]
     (folder / "wall.pdf").write_bytes(pdf(sheets))
-    found = Corpus(str(tmp_path / "wall.spolia"))
-    cut = [found.group(name, Definition(splitter)) for name, splitter in CUT.items()]
-    assert sync(folder, found, groups=cut, workers=0).failed == ()
-    return found
+    new_corpus = Corpus(str(tmp_path / "wall.spolia"))
+    cut = [new_corpus.group(name, Definition(splitter)) for name, splitter in CUT.items()]
+    assert sync(folder, new_corpus, groups=cut, workers=0).failed == ()
+    return new_corpus
 
 
 def expect_boxes(corpus: Corpus, node: Node) -> None:

@@ -55,8 +55,8 @@ def contest(tmp_path: Path, address: str) -> Contest:
 
 @pytest.mark.slow
 def test_of_two_that_begin_together_each_publishes_what_the_other_one_has_not(contest: Contest) -> None:
-    both = [contest.start(), contest.start()]
-    assert [process.wait(timeout=600) for process in both] == [0, 0]
+    futures = [contest.start(), contest.start()]
+    assert [process.wait(timeout=600) for process in futures] == [0, 0]
     assert len(contest.published()) == FILES
     assert len(contest.corpus.latest().open_store.rows(BIRTHS, {})) == FILES  # no row was replaced by another one
     read = Counter(uri for uri, _ in contest.read())
@@ -93,12 +93,12 @@ def test_killed_at_random_nothing_that_was_published_is_published_again(contest:
 
 def children(pid: int) -> list[int]:
     """Processes that a process has started."""
-    found = []
+    results = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[1]) == pid:
-            found.append(int(path.parent.name))
-    return found
+            results.append(int(path.parent.name))
+    return results

@@ -30,9 +30,9 @@ EVERYBODY = frozenset({"ann", "bob", "eve"})
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "docs"
-    found.mkdir()
-    return found
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
+    return new_folder
 
 
 @pytest.fixture
@@ -63,14 +63,14 @@ def mail(attached: Mapping[str, bytes], text: str = "See the stones.") -> bytes:
 def texts(corpus: Corpus) -> dict[str, str]:
     """The texts of all sources, by uri; archives have none."""
     snapshot = corpus.snapshot()
-    found = {document.id: document.text for document in snapshot.documents(EVERYBODY)}
-    return {uri: text for uri, row in snapshot.sources().items() if (text := found.get(row.document, ""))}
+    texts_by_id = {document.id: document.text for document in snapshot.documents(EVERYBODY)}
+    return {uri: text for uri, row in snapshot.sources().items() if (text := texts_by_id.get(row.document, ""))}
 
 
 def counts(report: SyncReport) -> dict[str, int]:
     names = ("added", "changed", "moved", "removed", "unchanged")
-    found = {name: getattr(report, name) for name in names} | {"failed": len(report.failed)}
-    return {name: count for name, count in found.items() if count}
+    result = {name: getattr(report, name) for name in names} | {"failed": len(report.failed)}
+    return {name: count for name, count in result.items() if count}
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
@@ -96,44 +96,44 @@ def test_parts_are_sources_read_by_their_readers(folder: Path, corpus: Corpus, w
     }
     assert counts(report) == {"added": 8}
     assert report.unread == ((".xyz", 1),)
-    said = reports(corpus)
-    assert (said["all.zip"].parts, said["all.zip"].warnings) == (3, ())
-    assert said["all.zip"].dropped == ((diff.UNKNOWN, 1),)
-    assert said["all.zip/in.zip/c.txt"].within == "all.zip/in.zip"
+    document_reports = reports(corpus)
+    assert (document_reports["all.zip"].parts, document_reports["all.zip"].warnings) == (3, ())
+    assert document_reports["all.zip"].dropped == ((diff.UNKNOWN, 1),)
+    assert document_reports["all.zip/in.zip/c.txt"].within == "all.zip/in.zip"
     assert counts(sync(folder, corpus)) == {"unchanged": 8}
 
 
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of archives as they are opened in this process."""
-    found: list[str] = []
+    found_texts: list[str] = []
     parts = ZipReader.parts
 
     def noted(self: ZipReader, blob: object) -> object:
-        found.append(blob.uri)  # type: ignore[attr-defined]
+        found_texts.append(blob.uri)  # type: ignore[attr-defined]
         return parts(self, blob)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ZipReader, "parts", noted)
-    return found
+    return found_texts
 
 
 def test_only_what_has_changed_is_opened_cut_and_embedded(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = opened(monkeypatch)
-    kept = zipped({"k.txt": "Kept as it is."})
-    (folder / "a.zip").write_bytes(zipped({"1.txt": "One.", "2.txt": "Two.", "gone.txt": "Gone.", "kept.zip": kept}))
+    content = zipped({"k.txt": "Kept as it is."})
+    (folder / "a.zip").write_bytes(zipped({"1.txt": "One.", "2.txt": "Two.", "gone.txt": "Gone.", "kept.zip": content}))
     (folder / "b.zip").write_bytes(zipped({"3.txt": "Three."}))
     assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded == 5
-    before = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
+    previous_documents_by_name = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
     names.clear()
-    changed: dict[str, bytes | str] = {"1.txt": "One.", "other.txt": "Two.", "new.txt": "New.", "kept.zip": kept}
+    changed: dict[str, bytes | str] = {"1.txt": "One.", "other.txt": "Two.", "new.txt": "New.", "kept.zip": content}
     (folder / "a.zip").write_bytes(zipped(changed))
     report = sync(folder, corpus, embedder=HashingEmbedder(), workers=0)
     assert counts(report) == {"added": 2, "removed": 2, "changed": 1, "unchanged": 5}
     assert report.embedded == 1
     assert names == ["a.zip"]
-    after = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
-    assert after["a.zip/other.txt"] == before["a.zip/2.txt"]
+    later_documents_by_name = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
+    assert later_documents_by_name["a.zip/other.txt"] == previous_documents_by_name["a.zip/2.txt"]
     assert set(texts(corpus).values()) == {"One.", "Two.", "New.", "Three.", "Kept as it is."}
     os.utime(folder / "b.zip", (1, 1))  # another time alone is no change
     names.clear()

@@ -27,7 +27,7 @@ from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.report import SyncReport
 from spolia.indexing.sync.sync import sync
-from spolia.indexing.workers.protocol import pieces_of, plain, plain_pieces, reading_of
+from spolia.indexing.workers.protocol import decode_pieces, decode_reading, encode_pieces, encode_reading
 from spolia.models.protocols import Embedder, Kind
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
@@ -83,46 +83,46 @@ class Elsewhere:
         pass
 
 
-def sent(found: Prepared) -> Prepared:
+def sent(prepared: Prepared) -> Prepared:
     """What arrives of it."""
-    said, attached = plain(found.reading)
+    message, attached = encode_reading(prepared.reading)
     stream = io.BytesIO()
-    write_frame(stream, {**said, "pieces": plain_pieces(found.pieces)}, attached)
+    write_frame(stream, {**message, "pieces": encode_pieces(prepared.pieces)}, attached)
     stream.seek(0)
     reply = read_frame(stream)
     assert reply is not None
-    return Prepared(reading_of(*reply), pieces_of(reply[0]["pieces"]), found.has_parts)
+    return Prepared(decode_reading(*reply), decode_pieces(reply[0]["pieces"]), prepared.has_parts)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("docs")
+    new_folder = tmp_path_factory.mktemp("docs")
     for number in range(2):
         lines = "\n\n".join(f"{WORDS} {number}.{row}. Arches stand on pillar {row}." for row in range(20))
-        (made / f"{number}.txt").write_text(lines)
-        (made / f"{number}.md").write_text(f"# Stones {number}\n\n{lines}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
-        (made / f"{number}.html").write_text(f"<html><body><h1>Stones</h1><p>{lines}</p></body></html>")
-    (made / "a.pdf").write_bytes(pdf_of([[WORDS, "Old roads."], ["A second page.", WORDS]]))
-    return made
+        (new_folder / f"{number}.txt").write_text(lines)
+        (new_folder / f"{number}.md").write_text(f"# Stones {number}\n\n{lines}\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+        (new_folder / f"{number}.html").write_text(f"<html><body><h1>Stones</h1><p>{lines}</p></body></html>")
+    (new_folder / "a.pdf").write_bytes(pdf_of([[WORDS, "Old roads."], ["A second page.", WORDS]]))
+    return new_folder
 
 
 def made(folder: Path, store: Path, workers: int | Executor, embedder: Apart | None = None) -> SyncReport:
     corpus = Corpus(str(store))
     embedder = embedder or Apart()
-    below = Definition(Sentences(), parent="chunk", embeddings=(Embedding(embedder),))
-    return sync(folder, corpus, embedder=embedder, groups=[corpus.group("below", below)], workers=workers)
+    definition = Definition(Sentences(), parent="chunk", embeddings=(Embedding(embedder),))
+    return sync(folder, corpus, embedder=embedder, groups=[corpus.group("below", definition)], workers=workers)
 
 
 def vectors(store: Path) -> dict[tuple[str, str], bytes]:
     """By group and id of a node, the bits of its vector."""
     corpus = Corpus(str(store))
-    found: dict[tuple[str, str], bytes] = {}
+    contents: dict[tuple[str, str], bytes] = {}
     snapshot = corpus.latest()
     for group in ("chunk", "below"):
         nodes = list(snapshot.all_nodes(group))
         rows = corpus.backend.stored_vectors(snapshot, group, Apart().name).vectors_at(np.arange(len(nodes)))
-        found |= {(group, node.id): bits.tobytes() for node, bits in zip(nodes, rows, strict=True)}
-    return found
+        contents |= {(group, node.id): bits.tobytes() for node, bits in zip(nodes, rows, strict=True)}
+    return contents
 
 
 @pytest.fixture(scope="module")
@@ -196,13 +196,13 @@ def test_a_run_that_is_cancelled_waits_for_no_process_that_embeds(
 
     run = Run()
     with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(index)
+        future = threads.submit(index)
         while not begun.exists():
-            assert not found.done() or found.result()
+            assert not future.done() or future.result()
             time.sleep(0.02)
         run.cancel()
         with pytest.raises(Cancelled):
-            found.result()
+            future.result()
 
 
 TEXTS = st.text(st.sampled_from("ab .\n#|-<p>é𝔸"), max_size=300)
@@ -218,19 +218,22 @@ def test_what_was_prepared_and_sent_gives_the_nodes_that_are_made_here(text: str
         GroupBuild("paragraph", Paragraphs()),
         GroupBuild("sentence", Sentences(), parent="paragraph"),
     ]
-    found = sent(prepare(reader, blob, SplitPlan.of(builds)))
+    prepared = sent(prepare(reader, blob, SplitPlan.from_builds(builds)))
     document = reader.read(blob).document
-    assert found.reading.document == document
-    assert found.pieces.keys() == {"window", "paragraph", "sentence"}
-    (there,), (made_here,) = grow([document], builds, prepared={document.id: found.pieces}), grow([document], builds)
-    assert there.by_group == made_here.by_group
+    assert prepared.reading.document == document
+    assert prepared.pieces.keys() == {"window", "paragraph", "sentence"}
+    (target,), (made_here,) = (
+        grow([document], builds, prepared={document.id: prepared.pieces}),
+        grow([document], builds),
+    )
+    assert target.by_group == made_here.by_group
 
 
 def test_pieces_of_another_text_are_an_error_of_that_document_alone() -> None:
     document = Blob("a.txt", b"Stones.").document(next(iter(by_suffix(READERS).values())), "Stones.")
-    gold = pieces_of({"sentence": [[["Gold.", 0, "", "", []]]]})
-    (found,) = grow([document], [GroupBuild("sentence", Sentences())], prepared={document.id: gold})
-    assert "where there is 'Stone'" in found.reasons["sentence"]
+    gold = decode_pieces({"sentence": [[["Gold.", 0, "", "", []]]]})
+    (result,) = grow([document], [GroupBuild("sentence", Sentences())], prepared={document.id: gold})
+    assert "where there is 'Stone'" in result.reasons["sentence"]
 
 
 def test_the_processes_are_an_executor_as_one_of_your_own() -> None:

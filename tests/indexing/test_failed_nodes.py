@@ -58,14 +58,14 @@ class Failing(Splitter):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
     for name in ("a.txt", BAD, "c.txt"):
-        (made / name).write_text(f"{name} speaks of stones. It ends here.")
+        (new_folder / name).write_text(f"{name} speaks of stones. It ends here.")
     ASKED.clear()
     BROKEN.clear()
-    BROKEN.add((made / BAD).read_text())
-    return made
+    BROKEN.add((new_folder / BAD).read_text())
+    return new_folder
 
 
 @pytest.fixture
@@ -107,9 +107,9 @@ def test_what_could_not_be_made_is_tried_again_by_sync(folder: Path, corpus: Cor
     report = sync(folder, corpus, groups=[title_group(corpus)])
     assert told(report.unmade) == [(BAD, "title")]
     ASKED.clear()
-    again = sync(folder, corpus, known=[titles])
+    second_summary = sync(folder, corpus, known=[titles])
     assert [(folder / BAD).read_text()] == ASKED
-    assert (again.unmade, again.generation) == (report.unmade, report.generation)
+    assert (second_summary.unmade, second_summary.generation) == (report.unmade, report.generation)
     ASKED.clear()
     assert sync(folder, corpus, known=[titles], retry=False).unmade == report.unmade
     assert ASKED == []
@@ -129,8 +129,8 @@ def test_what_could_not_be_made_is_tried_again_by_materialise_but_not_by_a_searc
     with Run(journal=runs.journal) as run:
         assert BM25(group)(Query("title"))
     runs.journal.flush()
-    notes = [said for span in runs.journal.spans(run.id) for said in span.notes]
-    assert any(f"lacks 1 documents that it could not be made of: {BAD}" in said for said in notes)
+    notes = [note for span in runs.journal.spans(run.id) for note in span.notes]
+    assert any(f"lacks 1 documents that it could not be made of: {BAD}" in note for note in notes)
     ASKED.clear()
     assert BM25(group)(Query("title"))
     assert ASKED == []
@@ -143,9 +143,9 @@ def test_what_could_not_be_made_is_tried_again_by_materialise_but_not_by_a_searc
 @pytest.mark.slow
 def test_groups_below_follow_when_theirs_can_be_made(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
-    below = corpus.group("word", Definition(Sentences(), parent="title"))
-    beside = corpus.group("refs", Definition(joined, ref="title"))
-    assert told(materialise([title_group(corpus), below, beside])) == [(BAD, "title")]
+    group = corpus.group("word", Definition(Sentences(), parent="title"))
+    adjacent_group = corpus.group("refs", Definition(joined, ref="title"))
+    assert told(materialise([title_group(corpus), group, adjacent_group])) == [(BAD, "title")]
     assert made_of(corpus, "word") == made_of(corpus, "refs") == {"a.txt", "c.txt"}
     BROKEN.clear()
     sync(folder, corpus, known=[titles, joined])
@@ -231,16 +231,16 @@ def test_what_is_noted_goes_with_its_document_and_its_group(folder: Path, corpus
 def test_an_export_holds_what_could_not_be_made(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     sync(folder, corpus, groups=[title_group(corpus)])
     export_store(corpus, tmp_path / "s.zip")
-    other = Corpus(str(tmp_path / "other.spolia"))
-    import_store(tmp_path / "s.zip", other)
-    assert other.latest().unmade() == corpus.latest().unmade() != ()
+    other_corpus = Corpus(str(tmp_path / "other.spolia"))
+    import_store(tmp_path / "s.zip", other_corpus)
+    assert other_corpus.latest().unmade() == corpus.latest().unmade() != ()
 
 
 @pytest.mark.slow
 def test_a_plan_counts_what_is_tried_again(folder: Path, corpus: Corpus) -> None:
     group = corpus.group("summary", Definition(Summary(ScriptedModel((("a.txt|c.txt", "A summary of stones."),)))))
     assert told(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]
-    plans = {one.group: one for one in planned(folder, corpus, groups=[group]).groups}
+    plans = {item.group: item for item in planned(folder, corpus, groups=[group]).groups}
     assert plans["summary"].calls == 2  # one question and its repair, for one document
 
 
@@ -249,18 +249,20 @@ def test_a_model_that_one_document_could_not_reach_fails_that_one(
 ) -> None:
     generate = ScriptedModel.generate
 
-    def unreached(self: ScriptedModel, prompt: Any, *args: Any, **how: Any) -> Any:
+    def unreached(self: ScriptedModel, prompt: Any, *args: Any, **options: Any) -> Any:
         if BAD in str(prompt):
             raise ModelUnavailable("nobody answers")
-        return generate(self, prompt, *args, **how)
+        return generate(self, prompt, *args, **options)
 
     monkeypatch.setattr(ScriptedModel, "generate", unreached)
     group = corpus.group("summary", Definition(Summary(ScriptedModel(("A summary.",)))))
     assert told(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]
     report = sync(folder, corpus, groups=[group])
     assert told(report.unmade) == [(BAD, "summary")]
-    ((behind, why),) = report.behind  # nobody could be reached: that keeps nothing else from being done, so it is told
-    assert (behind, "nobody answers" in why) == ("summary", True)
+    ((behind, reason),) = (
+        report.behind
+    )  # nobody could be reached: that keeps nothing else from being done, so it is told
+    assert (behind, "nobody answers" in reason) == ("summary", True)
     monkeypatch.undo()
     assert sync(folder, corpus, groups=[group]).unmade == ()
 

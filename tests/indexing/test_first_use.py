@@ -27,9 +27,9 @@ print(len(BM25(Corpus(sys.argv[1], wait_s=60).group("sentence"))(Query("stones")
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    found = Corpus(str(tmp_path / "s.spolia"), wait_s=0.2)
-    add_texts(found, {"a": "Spolia are stones. Builders take them.", "b": "Roads are of stones."})
-    return found
+    new_corpus = Corpus(str(tmp_path / "s.spolia"), wait_s=0.2)
+    add_texts(new_corpus, {"a": "Spolia are stones. Builders take them.", "b": "Roads are of stones."})
+    return new_corpus
 
 
 @pytest.mark.slow
@@ -43,10 +43,10 @@ def test_what_is_there_is_searched_whoever_writes(corpus: Corpus) -> None:
 def test_what_is_not_there_is_waited_for_and_it_is_said_for_whom(
     corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = (
+    message = (
         rf"'sentence' is built at its first use, and could not be within 0\.2 s, since this process, pid {os.getpid()} "
     )
-    with Corpus(corpus.path).writer(), pytest.raises(StoreBusy, match=said) as busy:
+    with Corpus(corpus.path).writer(), pytest.raises(StoreBusy, match=message) as busy:
         BM25(corpus.group("sentence"))(Query("stones"))
     assert f"spolia groups build sentence --store {corpus.path} --wait 600" in str(busy.value)
     assert f"Corpus({corpus.path!r}, wait_s=600)" in str(busy.value)
@@ -57,7 +57,7 @@ def test_what_is_not_there_is_waited_for_and_it_is_said_for_whom(
 
 @pytest.mark.slow
 def test_two_processes_build_it_once(corpus: Corpus) -> None:
-    before = corpus.latest().generation
+    previous_generation = corpus.latest().generation
     command = [sys.executable, "-c", SEARCH, corpus.path]
     with Corpus(corpus.path).writer():
         processes = [
@@ -67,7 +67,7 @@ def test_two_processes_build_it_once(corpus: Corpus) -> None:
             assert process.stderr is not None
             assert "has to be built first, and waits up to 60 s" in process.stderr.readline()
     assert [process.communicate()[0] for process in processes] == ["2\n", "2\n"]
-    assert corpus.latest().generation == before + 1
+    assert corpus.latest().generation == previous_generation + 1
 
 
 def test_how_long_to_wait_is_no_part_of_what_a_store_is() -> None:

@@ -25,12 +25,12 @@ from tests.cases import check_each
 )
 def test_what_is_one_character_to_a_reader_is_not_cut(whole: str) -> None:
     text = f"a{whole}b"
-    assert [at for at in range(len(text) + 1) if may_cut(text, at)] == [0, 1, len(text) - 1, len(text)]
+    assert [index for index in range(len(text) + 1) if may_cut(text, index)] == [0, 1, len(text) - 1, len(text)]
 
 
 def test_letters_ideographs_and_two_flags_may_be_parted() -> None:
-    assert all(may_cut("ab한국中文", at) for at in range(9))
-    assert [may_cut("🇰🇷🇯🇵", at) for at in range(5)] == [True, False, True, False, True]
+    assert all(may_cut("ab한국中文", index) for index in range(9))
+    assert [may_cut("🇰🇷🇯🇵", index) for index in range(5)] == [True, False, True, False, True]
 
 
 def test_where_nothing_may_be_cut_the_bound_counts() -> None:

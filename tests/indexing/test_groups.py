@@ -35,18 +35,18 @@ ROADS = "Roman roads were straight. Milestones stood beside them."
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
-    (made / "stones.txt").write_text(STONES)
-    (made / "roads.txt").write_text(ROADS)
-    return made
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
+    (new_folder / "stones.txt").write_text(STONES)
+    (new_folder / "roads.txt").write_text(ROADS)
+    return new_folder
 
 
 @pytest.fixture
 def corpus(folder: Path, tmp_path: Path) -> Corpus:
-    found = Corpus(str(tmp_path / "notes.spolia"))
-    sync(folder, found)
-    return found
+    new_corpus = Corpus(str(tmp_path / "notes.spolia"))
+    sync(folder, new_corpus)
+    return new_corpus
 
 
 def texts(corpus: Corpus, group: str) -> list[str]:
@@ -70,8 +70,8 @@ def lengths(text: str) -> int:
 @pytest.mark.slow
 def test_a_built_in_group_is_built_at_its_first_use(corpus: Corpus) -> None:
     assert corpus.snapshot().groups() == ("chunk",)
-    found = BM25(corpus.group("sentence"), top_k=1)(Query("Who takes older buildings?"))
-    assert [node.text for node in found.nodes] == ["Builders take them from older buildings."]
+    ranking = BM25(corpus.group("sentence"), top_k=1)(Query("Who takes older buildings?"))
+    assert [node.text for node in ranking.nodes] == ["Builders take them from older buildings."]
     assert set(corpus.snapshot().groups()) == {"chunk", "sentence"}
     assert corpus.snapshot().check() == []
 
@@ -79,9 +79,9 @@ def test_a_built_in_group_is_built_at_its_first_use(corpus: Corpus) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["document", "page", "sentence", "fine", "medium", "coarse"])
 def test_every_built_in_group_can_be_searched(corpus: Corpus, name: str) -> None:
-    found = BM25(corpus.group(name), top_k=1)(Query("milestones beside roads"))
-    assert found.nodes[0].uri == "roads.txt"
-    assert found.nodes[0].group == name
+    ranking = BM25(corpus.group(name), top_k=1)(Query("milestones beside roads"))
+    assert ranking.nodes[0].uri == "roads.txt"
+    assert ranking.nodes[0].group == name
     assert corpus.snapshot().check() == []
 
 
@@ -152,19 +152,21 @@ def test_a_group_of_functions_has_to_be_known_to_go_on(corpus: Corpus, folder: P
 
 @pytest.mark.slow
 def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpus) -> None:
-    below = corpus.group("word", Definition(words, parent="part"))
-    materialise([corpus.group("part", Definition(Sentences())), below])
-    other = corpus.group("part", Definition(Paragraphs()))
-    before = corpus.snapshot()
+    group = corpus.group("word", Definition(words, parent="part"))
+    materialise([corpus.group("part", Definition(Sentences())), group])
+    other_group = corpus.group("part", Definition(Paragraphs()))
+    previous_snapshot = corpus.snapshot()
     with pytest.raises(ManifestMismatch, match=r"'part'.*Sentences.*Paragraphs.*rebuild=True"):
-        BM25(other)(Query("stones"))
-    materialise([other], rebuild=True, known=[words])
+        BM25(other_group)(Query("stones"))
+    materialise([other_group], rebuild=True, known=[words])
     assert texts(corpus, "part") == sorted([*STONES.split("\n\n"), ROADS])
-    assert sorted(node.text for node in before.all_nodes("part")) != texts(corpus, "part")  # it is seen by who began
+    assert sorted(node.text for node in previous_snapshot.all_nodes("part")) != texts(
+        corpus, "part"
+    )  # it is seen by who began
     snapshot = corpus.snapshot()
     assert all(parents(snapshot, [node], NOBODY) for node in snapshot.all_nodes("word"))
     assert snapshot.check() == []
-    assert BM25(below)(Query("milestones")).hits
+    assert BM25(group)(Query("milestones")).hits
 
 
 @pytest.mark.slow
@@ -223,9 +225,9 @@ def test_a_group_that_would_lose_its_refs_is_named_with_what_it_is_made_from(cor
     paragraph, clause = Definition(Paragraphs()), Definition(Sentences(), "paragraph")
     groups = [corpus.group("paragraph", paragraph), corpus.group("clause", clause)]
     materialise([*groups, corpus.group("refs", Definition(joined, ref="clause"))])
-    other = Corpus(corpus.path).group("clause", Definition(Sentences(size=50), "paragraph"))
+    other_group = Corpus(corpus.path).group("clause", Definition(Sentences(size=50), "paragraph"))
     with pytest.raises(GroupError, match="Group 'refs' is made from 'document' and 'clause', and would be lost by"):
-        materialise([other], rebuild=True)
+        materialise([other_group], rebuild=True)
 
 
 def test_a_built_in_group_that_is_not_there_is_built_by_its_name(corpus: Corpus) -> None:
@@ -273,11 +275,11 @@ def test_the_root_cannot_be_made_of_something_else(corpus: Corpus) -> None:
 def test_a_function_that_is_not_known_here_is_not_taken_for_another(corpus: Corpus) -> None:
     """`Lines`, of the parsers, is near to `lines` by its letters only."""
     manifest = Manifest("mine", "lines()", definition='"cutting:lines"')
-    with pytest.raises(GroupError, match=r"Give the group too.*corpus\.group\('mine', Definition.*known=") as found:
+    with pytest.raises(GroupError, match=r"Give the group too.*corpus\.group\('mine', Definition.*known=") as error:
         transform_of(manifest)
-    assert "Unknown operator 'cutting:lines'" in str(found.value)
-    assert "nearest" not in str(found.value)
-    assert "load(" not in str(found.value)
+    assert "Unknown operator 'cutting:lines'" in str(error.value)
+    assert "nearest" not in str(error.value)
+    assert "load(" not in str(error.value)
 
 
 def test_an_unknown_group_says_what_there_is(corpus: Corpus) -> None:
@@ -293,8 +295,8 @@ def test_a_group_with_two_embeddings(corpus: Corpus, folder: Path) -> None:
         assert len(Dense(group, HashingEmbedder(dimension=dimension), top_k=3)(Query("older buildings"))) == 3
     (folder / "more.txt").write_text("Something about bridges.")
     sync(folder, corpus, groups=[group])
-    found = Dense(group, HashingEmbedder(dimension=64), top_k=1)(Query("Something about bridges."))
-    assert found.nodes[0].uri == "more.txt"
+    ranking = Dense(group, HashingEmbedder(dimension=64), top_k=1)(Query("Something about bridges."))
+    assert ranking.nodes[0].uri == "more.txt"
     assert corpus.snapshot().check() == []
 
 
@@ -310,19 +312,19 @@ def test_declared_fields_are_filtered(folder: Path, tmp_path: Path) -> None:
     fields = [Field("year", "int"), Field("tag"), Field("lang", default="en")]
     sync(folder, corpus, fields=fields, metadata=metadata, embedder=HashingEmbedder())
 
-    def found(filter: Any) -> set[str]:
+    def search_uris(filter: Any) -> set[str]:
         by_words = BM25(corpus.group())(Query("stones roads", filter=filter))
         dense = Dense(corpus.group(), HashingEmbedder())(Query("stones roads", filter=filter))
         assert {node.uri for node in by_words.nodes} == {node.uri for node in dense.nodes}
         return {node.uri for node in dense.nodes}
 
-    assert found(where(year=0)) == {"stones.txt"}
-    assert found(Between("year", above=0)) == {"roads.txt"}
-    assert found(where(tag="b", lang="en")) == {"stones.txt", "roads.txt"}
-    assert found(where(file_name="roads.txt")) == {"roads.txt"}
-    assert found(Between("file_size", at_most=70)) == {"roads.txt"}
-    assert found(Between("file_modified", at_least="2020-01-01")) == {"stones.txt", "roads.txt"}
-    assert found(where(file_type="pdf")) == set()
+    assert search_uris(where(year=0)) == {"stones.txt"}
+    assert search_uris(Between("year", above=0)) == {"roads.txt"}
+    assert search_uris(where(tag="b", lang="en")) == {"stones.txt", "roads.txt"}
+    assert search_uris(where(file_name="roads.txt")) == {"roads.txt"}
+    assert search_uris(Between("file_size", at_most=70)) == {"roads.txt"}
+    assert search_uris(Between("file_modified", at_least="2020-01-01")) == {"stones.txt", "roads.txt"}
+    assert search_uris(where(file_type="pdf")) == set()
 
 
 @pytest.mark.slow
@@ -330,8 +332,8 @@ def test_another_reader_list_applies_at_once_and_embeds_nothing(folder: Path, tm
     corpus, embedder = Corpus(str(tmp_path / "closed.spolia")), HashingEmbedder()
     sync(folder, corpus, access=lambda uri: ["ann"], embedder=embedder)
 
-    def seen_by(*who: str) -> set[str]:
-        with Run(groups=who):
+    def seen_by(*principals: str) -> set[str]:
+        with Run(groups=principals):
             return {node.uri for node in BM25(corpus.group())(Query("stones roads")).nodes}
 
     assert seen_by("ann") == {"stones.txt", "roads.txt"}
@@ -351,8 +353,8 @@ def test_where_nothing_is_said_of_readers_nobody_new_may_read(folder: Path, tmp_
     sync(folder, corpus, access=lambda uri: ["ann"])
     (folder / "roads.txt").write_text("Roman roads were changed.")
     (folder / "stones.txt").rename(folder / "moved.txt")
-    for how in ({}, {"rebuild": True}, {"splitter": Sentences(), "rebuild": True}):
-        sync(folder, corpus, **how)
+    for options in ({}, {"rebuild": True}, {"splitter": Sentences(), "rebuild": True}):
+        sync(folder, corpus, **options)
         assert BM25(corpus.group())(Query("roads stones changed")).hits == ()
         with Run(principal="ann"):
             assert len({node.uri for node in BM25(corpus.group())(Query("roads stones changed")).nodes}) == 2
@@ -382,8 +384,8 @@ def test_one_content_under_two_names_with_two_reader_lists(folder: Path, tmp_pat
     (folder / "copy.txt").write_text(ROADS)
     corpus = Corpus(str(tmp_path / "two.spolia"))
     sync(folder, corpus, access=lambda uri: {"copy.txt": ["ann"], "roads.txt": ["bob"]}.get(uri, []))
-    for who, uri in (("ann", "copy.txt"), ("bob", "roads.txt")):
-        with Run(principal=who):
+    for principals, uri in (("ann", "copy.txt"), ("bob", "roads.txt")):
+        with Run(principal=principals):
             assert [node.uri for node in BM25(corpus.group())(Query("milestones")).nodes] == [uri]
 
 
@@ -399,8 +401,8 @@ def test_a_copy_does_not_bring_back_who_might_read_before(
         sync(folder, corpus, access=lambda uri: ["bob"])
     (folder / copy).write_text(ROADS)
     sync(folder, corpus, access=lambda uri: ["ann"] if uri == copy else ["bob"])
-    for who, uri in (("ann", copy), ("bob", "roads.txt")):
-        with Run(principal=who):
+    for principals, uri in (("ann", copy), ("bob", "roads.txt")):
+        with Run(principal=principals):
             assert [node.uri for node in BM25(corpus.group())(Query("milestones")).nodes] == [uri]
 
 
@@ -419,14 +421,14 @@ def test_groups_are_part_of_flow_files(corpus: Corpus) -> None:
 @pytest.mark.slow
 def test_groups_may_be_named_in_any_order(corpus: Corpus) -> None:
     paragraphs = corpus.group("paragraph", Definition(Paragraphs()))
-    below = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
+    group = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
     refs = corpus.group("refs", Definition(joined, "paragraph", "clause"))
-    materialise([refs, below, paragraphs])
+    materialise([refs, group, paragraphs])
     assert "Spolia are stones.|Builders take them from older buildings." in texts(corpus, "refs")
-    other = corpus.group("paragraph", Definition(Sentences()))
-    materialise([refs, below, other], rebuild=True)
+    other_group = corpus.group("paragraph", Definition(Sentences()))
+    materialise([refs, group, other_group], rebuild=True)
     assert "Spolia are stones." in texts(corpus, "refs")
-    materialise([other, below, refs])  # each is what it says
+    materialise([other_group, group, refs])  # each is what it says
     assert corpus.snapshot().check() == []
 
 
@@ -467,8 +469,8 @@ def test_another_index_is_taken_when_asked_for_and_embeds_nothing(corpus: Corpus
     assert sum(embedded) == 0
     assert corpus.snapshot().manifest("s").embeddings[0].index == '{"Exact": {}}'
     materialise([group(Exact(), "dot")])
-    found = Dense(group(Exact(), "dot"), embedder, top_k=1)(Query("Spolia are stones."))
-    assert found.nodes[0].text == "Spolia are stones."
+    ranking = Dense(group(Exact(), "dot"), embedder, top_k=1)(Query("Spolia are stones."))
+    assert ranking.nodes[0].text == "Spolia are stones."
     with pytest.raises(GroupError, match=r"compared by dot.*the cosine needs vectors of length 1"):
         materialise([group(Exact())])
     assert corpus.snapshot().check() == []

@@ -34,15 +34,15 @@ TEXT = Document("0f.text", "The tide rises.", uri="a.txt")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "files"
-    found.mkdir()
+    new_folder = tmp_path / "files"
+    new_folder.mkdir()
     for name in ("a.txt", "b.txt"):
-        (found / name).write_text(f"The tide of {name} rises.")
-    return found
+        (new_folder / name).write_text(f"The tide of {name} rises.")
+    return new_folder
 
 
 def labelled(meta: dict[str, Any], readers: Sequence[str] = ()) -> Document:
-    return DocumentLabels(metadata=lambda uri: meta, access=lambda uri: readers).on(TEXT)
+    return DocumentLabels(metadata=lambda uri: meta, access=lambda uri: readers).label_document(TEXT)
 
 
 def test_a_mark_has_sixteen_bytes_and_tells_every_label_apart() -> None:
@@ -69,20 +69,24 @@ def test_a_mark_has_sixteen_bytes_and_tells_every_label_apart() -> None:
 def test_ids_that_were_given_before_stay(folder: Path, tmp_path: Path) -> None:
     """A store whose ids have another mark, as those of earlier versions that were exported and imported."""
     corpus, embedder = Corpus(str(tmp_path / "notes.spolia")), HashingEmbedder()
-    how: dict[str, Any] = {"metadata": lambda uri: {"year": 2020}, "access": lambda uri: ["ann"], "embedder": embedder}
-    sync(folder, corpus, **how)
-    before = earlier(corpus)
+    options: dict[str, Any] = {
+        "metadata": lambda uri: {"year": 2020},
+        "access": lambda uri: ["ann"],
+        "embedder": embedder,
+    }
+    sync(folder, corpus, **options)
+    previous_texts = earlier(corpus)
     for path in folder.iterdir():
         path.touch()
-    report = sync(folder, corpus, **how)
+    report = sync(folder, corpus, **options)
     assert (report.unchanged, report.embedded) == (2, 0)
     (folder / "b.txt").rename(folder / "moved.txt")
-    report = sync(folder, corpus, **how)
+    report = sync(folder, corpus, **options)
     assert (report.moved, report.unchanged, report.embedded) == (1, 1, 0)
-    report = sync(folder, corpus, **(how | {"access": lambda uri: ["bob"]}))
+    report = sync(folder, corpus, **(options | {"access": lambda uri: ["bob"]}))
     assert (report.changed, report.embedded) == (2, 0)
     with Run(principal="bob"):
-        assert {node.document for node in BM25(corpus.group())(Query("tide")).nodes} == before
+        assert {node.document for node in BM25(corpus.group())(Query("tide")).nodes} == previous_texts
     assert corpus.snapshot().check() == []
 
 
@@ -105,23 +109,23 @@ def earlier(corpus: Corpus) -> set[str]:
 
 
 def test_many_files_with_one_list_share_it() -> None:
-    asked = 0
+    count = 0
 
     def access(uri: str) -> list[str]:
-        nonlocal asked
-        asked += 1
+        nonlocal count
+        count += 1
         return [f"user{number}" for number in range(100)]
 
     labels = DocumentLabels(access=access)
-    one, other = labels.on(TEXT), labels.on(TEXT.but(uri="b.txt"))
-    assert one.readers is other.readers
-    assert asked == 2
+    item, other_value = labels.label_document(TEXT), labels.label_document(TEXT.but(uri="b.txt"))
+    assert item.readers is other_value.readers
+    assert count == 2
 
 
 @check_each("wrong", ["ann", None, [["ann"]], [3], [True], {"ann": 1}.values()])
 def test_what_is_no_list_is_refused_whatever_came_before(wrong: Any) -> None:
-    said: dict[str, Any] = {"a.txt": [], "b.txt": ["1"], "c.txt": wrong}
-    labels = DocumentLabels(access=lambda uri: said[uri])
+    message: dict[str, Any] = {"a.txt": [], "b.txt": ["1"], "c.txt": wrong}
+    labels = DocumentLabels(access=lambda uri: message[uri])
     assert [labels.readers(uri) for uri in ("a.txt", "b.txt")] == [(), ("1",)]
     with pytest.raises(StoreError, match="Give a list of principals"):
         labels.readers("c.txt")
@@ -161,16 +165,16 @@ def readers_of_files(corpus: Corpus) -> dict[str, tuple[str, ...]]:
 @pytest.mark.slow
 def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "notes.spolia"))
-    said: dict[str, list[str]] = {"a.txt": ["ann"], "b.txt": ["bob"]}
-    how: dict[str, Any] = {"access": lambda uri: said[uri], "metadata": lambda uri: {"by": said[uri]}}
-    sync(folder, corpus, **how)
+    texts: dict[str, list[str]] = {"a.txt": ["ann"], "b.txt": ["bob"]}
+    options: dict[str, Any] = {"access": lambda uri: texts[uri], "metadata": lambda uri: {"by": texts[uri]}}
+    sync(folder, corpus, **options)
     (folder / "b.txt").rename(folder / "c.txt")
-    said["c.txt"] = said.pop("b.txt")
-    assert sync(folder, corpus, **how).moved == 1
+    texts["c.txt"] = texts.pop("b.txt")
+    assert sync(folder, corpus, **options).moved == 1
     (folder / "c.txt").rename(folder / "d.txt")
-    said["d.txt"] = ["eve"]
-    del said["c.txt"]
-    report = sync(folder, corpus, **how)
+    texts["d.txt"] = ["eve"]
+    del texts["c.txt"]
+    report = sync(folder, corpus, **options)
     assert (report.moved, report.added, report.removed) == (0, 1, 1)
 
 
@@ -179,8 +183,8 @@ def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -
 
 def hand_labelled(blob: Blob) -> Document:
     """A reader that says of a file who wrote it, and what it is called."""
-    said = (("author", "a reader"), ("file_name", "as read"), ("shelf", 3))
-    return blob.document(TextReader(), blob.data.decode(), meta=said)
+    message = (("author", "a reader"), ("file_name", "as read"), ("shelf", 3))
+    return blob.document(TextReader(), blob.data.decode(), meta=message)
 
 
 def test_what_the_caller_says_counts_before_what_a_reader_says_and_this_before_what_the_file_says(
@@ -193,14 +197,14 @@ def test_what_the_caller_says_counts_before_what_a_reader_says_and_this_before_w
     fields = [Field("author"), Field("shelf", "int")]
     sync(folder, corpus, fields=fields, metadata=metadata, readers={"*.txt": hand_labelled})
 
-    def found(**said: Any) -> list[str]:
+    def search_uris(**said: Any) -> list[str]:
         return sorted(hit.node.uri for hit in BM25(corpus.group())(Query("tide", filter=where(**said))).hits)
 
-    assert found(author="the caller", shelf=3, file_type="said") == ["a.txt"]
-    assert found(author="a reader", file_type="txt") == ["b.txt"]
-    assert found(file_name="as read") == ["a.txt", "b.txt"]
-    assert found(file_name="a.txt") == found(author="a reader", file_type="said") == []
-    assert found(file_size=(24,)) == ["a.txt", "b.txt"]
+    assert search_uris(author="the caller", shelf=3, file_type="said") == ["a.txt"]
+    assert search_uris(author="a reader", file_type="txt") == ["b.txt"]
+    assert search_uris(file_name="as read") == ["a.txt", "b.txt"]
+    assert search_uris(file_name="a.txt") == search_uris(author="a reader", file_type="said") == []
+    assert search_uris(file_size=(24,)) == ["a.txt", "b.txt"]
 
 
 @pytest.mark.slow
@@ -210,12 +214,12 @@ def test_fields_and_metadata_change_together(folder: Path, tmp_path: Path) -> No
     plan = planned(folder, corpus, fields=[Field("year", "int")])
     report = sync(folder, corpus, fields=[Field("year", "int")])
     assert plan.fields == report.fields, "the plan says it before"
-    (said,) = report.fields
-    assert re.search(r"'year' holds int, and document a\.txt is '2020' \(str\).*skipped\. So are those of \d", said)
+    (field,) = report.fields
+    assert re.search(r"'year' holds int, and document a\.txt is '2020' \(str\).*skipped\. So are those of \d", field)
     assert not BM25(corpus.group())(Query("tide", filter=where(year=2020))).hits
     sync(folder, corpus, fields=[Field("year", "int")], metadata=lambda uri: {"year": 2020}, batch=1)
-    found = BM25(corpus.group())(Query("tide", filter=where(year=2020)))
-    assert {node.uri for node in found.nodes} == {"a.txt", "b.txt"}
+    ranking = BM25(corpus.group())(Query("tide", filter=where(year=2020)))
+    assert {node.uri for node in ranking.nodes} == {"a.txt", "b.txt"}
 
 
 @pytest.mark.slow
@@ -239,5 +243,5 @@ def test_days_are_metadata_that_can_be_filtered_by_and_what_is_none_is_said(fold
     report = sync(folder, corpus, fields=[Field("day", "time")], metadata=lambda uri: {"day": days.get(uri)})
     (failed,) = report.failed
     assert re.search(r"a value that is none: \{.*\} is of type set\. Write a text", failed[1])
-    found = BM25(corpus.group())(Query("tide", filter=Between("day", at_least=date(2026, 1, 1))))
-    assert {node.uri for node in found.nodes} == {"a.txt"}
+    ranking = BM25(corpus.group())(Query("tide", filter=Between("day", at_least=date(2026, 1, 1))))
+    assert {node.uri for node in ranking.nodes} == {"a.txt"}

@@ -148,16 +148,16 @@ def test_other_metadata_cut_nothing_again_and_ask_no_model(folder: Path, corpus:
     model = ScriptedModel(((".", "About it."),))
     groups = [corpus.group("summary", Definition(Summary(model))), corpus.group("year", Definition(years))]
     embedder = HashingEmbedder(16)
-    how: dict[str, Any] = {"embedder": embedder, "fields": [Field("year", "int")], "known": [years, ScriptedModel]}
+    options: dict[str, Any] = {"embedder": embedder, "fields": [Field("year", "int")], "known": [years, ScriptedModel]}
     with Run() as run:
-        sync(folder, corpus, groups=groups, metadata=lambda uri: {"year": 2020}, **how)
+        sync(folder, corpus, groups=groups, metadata=lambda uri: {"year": 2020}, **options)
     assert run.usage.calls == 2
     ids = {node.id for node in corpus.latest().all_nodes("chunk", frozenset())}
     ASKED.clear()
 
     with Run() as run:
         report = sync(
-            folder, corpus, groups=groups, metadata=lambda uri: {"year": 2021 if uri == "salt.txt" else 2020}, **how
+            folder, corpus, groups=groups, metadata=lambda uri: {"year": 2021 if uri == "salt.txt" else 2020}, **options
         )
     assert (report.changed, report.unchanged, report.embedded) == (1, 1, 0)
     assert run.usage.calls == 0
@@ -197,6 +197,6 @@ def test_a_copy_keeps_its_own_metadata_when_only_those_in_the_other_file_change(
     sync(folder, corpus)
     (folder / "two.html").write_text("<html lang=en><meta name=author content=Bob><p>Moss grows slowly.")
     sync(folder, corpus)
-    told = {one.uri: dict(one.meta).get("author") for one in corpus.latest().documents(frozenset())}
-    assert (told["one.html"], told["two.html"]) == ("Ann", "Bob")
+    data = {document.uri: dict(document.meta).get("author") for document in corpus.latest().documents(frozenset())}
+    assert (data["one.html"], data["two.html"]) == ("Ann", "Bob")
     assert corpus.latest().check() == []

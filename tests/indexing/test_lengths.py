@@ -50,13 +50,13 @@ def lengths(text: str, splitter: SlidingWindow) -> list[int]:
 
 @check_each("text", [KOREAN, CHINESE, THAI, ARABIC, "가" * 100, "한국어".join(" " * 50)])
 def test_windows_of_a_script_that_is_not_covered_are_as_long_as_the_characters_allow(text: str) -> None:
-    found = lengths(text * 60, SlidingWindow(size=50, overlap=5, tokenizer=English()))
-    assert sum(found) / len(found) > 120  # a window has 200 characters; counted in tokens it would have 17
+    numbers = lengths(text * 60, SlidingWindow(size=50, overlap=5, tokenizer=English()))
+    assert sum(numbers) / len(numbers) > 120  # a window has 200 characters; counted in tokens it would have 17
 
 
 def test_a_counter_that_does_not_say_what_it_knows_is_believed() -> None:
-    found = lengths(KOREAN * 60, SlidingWindow(size=50, overlap=5, tokenizer=Bytes()))
-    assert max(found) < 60
+    numbers = lengths(KOREAN * 60, SlidingWindow(size=50, overlap=5, tokenizer=Bytes()))
+    assert max(numbers) < 60
     assert Lengths(Bytes(), 4, 1.0).count("서울") == 3
 
 
@@ -109,8 +109,8 @@ def test_the_tokenizer_of_the_embedder_covers_what_is_in_latin_letters(wordpiece
 
 @pytest.mark.parametrize("text", [KOREAN, CHINESE, THAI, ARABIC])
 def test_no_window_has_more_than_four_characters_for_each_token(wordpiece: WordPiece, text: str) -> None:
-    found = lengths(text * 99, SlidingWindow(tokenizer=wordpiece))
-    assert sorted(found)[len(found) // 2] > 600
+    numbers = lengths(text * 99, SlidingWindow(tokenizer=wordpiece))
+    assert sorted(numbers)[len(numbers) // 2] > 600
 
 
 @pytest.mark.slow

@@ -44,8 +44,8 @@ def corpus(tmp_path: Path) -> Corpus:
 def shown(corpus: Corpus, uri: str = "a.md", principals: frozenset[str] = frozenset()) -> list[bytes]:
     """The pictures that a document shows to somebody."""
     snapshot = corpus.latest()
-    (document,) = (one for one in snapshot.documents(principals) if one.uri == uri)
-    return [snapshot.image(document.id, one.image, principals) for one in document.regions if one.image]
+    (document,) = (item for item in snapshot.documents(principals) if item.uri == uri)
+    return [snapshot.image(document.id, item.image, principals) for item in document.regions if item.image]
 
 
 def test_a_picture_beside_a_document_is_a_node_that_shows_it(folder: Path, corpus: Corpus) -> None:
@@ -78,8 +78,8 @@ def test_nothing_else_than_pictures_of_the_folder_is_shown(folder: Path, corpus:
     sync(folder, corpus)
     assert shown(corpus) == []
     assert reports(corpus)["a.md"].dropped == (("pictures", 2),)
-    (document,) = (one for one in corpus.latest().documents() if one.uri == "a.md")
-    assert [one.caption for one in document.regions] == ["A picture of a wall"]
+    (document,) = (item for item in corpus.latest().documents() if item.uri == "a.md")
+    assert [item.caption for item in document.regions] == ["A picture of a wall"]
 
 
 def test_a_document_follows_the_pictures_beside_it(folder: Path, corpus: Corpus) -> None:
@@ -123,8 +123,8 @@ def test_who_may_not_read_a_picture_does_not_see_it_in_a_document(folder: Path, 
         lists |= {"a.md": of_document, "img/red wall.png": of_picture}
         report = sync(folder, corpus, access=lists.__getitem__)
         assert report.failed == ()
-        found = shown(corpus, principals=frozenset(["ann", "bob"]))
-        assert found == ([wall(200)] if is_shown else []), (of_document, of_picture)
+        contents = shown(corpus, principals=frozenset(["ann", "bob"]))
+        assert contents == ([wall(200)] if is_shown else []), (of_document, of_picture)
         with Run(principal="ann"):
             assert len(BM25(corpus.group())(Query("stones")).hits) == 1
 
@@ -132,8 +132,8 @@ def test_who_may_not_read_a_picture_does_not_see_it_in_a_document(folder: Path, 
 def test_an_old_picture_is_closed_with_its_document(folder: Path, corpus: Corpus) -> None:
     lists: dict[str, list[str]] = {"a.md": [], "img/red wall.png": []}
     sync(folder, corpus, access=lists.__getitem__)
-    (document,) = (one for one in corpus.latest().documents() if one.uri == "a.md")
-    (image,) = (one.image for one in document.regions if one.image)
+    (document,) = (item for item in corpus.latest().documents() if item.uri == "a.md")
+    (image,) = (item.image for item in document.regions if item.image)
     lists["img/red wall.png"] = ["ann"]
     sync(folder, corpus, access=lists.__getitem__)
     with pytest.raises(StoreError, match="no readable picture"):
@@ -156,7 +156,7 @@ def test_pictures_that_are_written_into_markdown_are_images() -> None:
     )
     reading = MarkdownReader().read(Blob("a.md", text.encode()))
     assert [image.data for image in reading.images] == [wall(200)]
-    pictures = [(one.caption, bool(one.image)) for one in reading.document.regions if one.kind == "image"]
+    pictures = [(region.caption, bool(region.image)) for region in reading.document.regions if region.kind == "image"]
     assert pictures == [("A wall", True), ("Cell", False), ("A badge of the build", False)]
     ((number, name),) = reading.linked_images
     assert (reading.document.regions[number].caption, name) == ("Cell", "img/a b.png")

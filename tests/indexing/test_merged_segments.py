@@ -21,12 +21,12 @@ WORDS = ("stone", "arch", "wall", "river", "boat", "copper", "lantern")
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(files, "FEW", 0)
-    found = tmp_path / "notes"
-    found.mkdir()
+    new_folder = tmp_path / "notes"
+    new_folder.mkdir()
     for number in range(40):
-        words = " ".join(WORDS[(number * at) % 7] for at in range(1, 6))
-        (found / f"{number:02}.txt").write_text(f"Note {number}: {words}.")
-    return found
+        words = " ".join(WORDS[(number * index) % 7] for index in range(1, 6))
+        (new_folder / f"{number:02}.txt").write_text(f"Note {number}: {words}.")
+    return new_folder
 
 
 def index_of(corpus: Corpus) -> Path:
@@ -41,13 +41,14 @@ def segments(corpus: Corpus) -> list[int]:
 
 def segments_of(corpus: Corpus) -> list[int]:
     return sorted(
-        (one["max_doc"] for one in json.loads((index_of(corpus) / "meta.json").read_text())["segments"]), reverse=True
+        (segment["max_doc"] for segment in json.loads((index_of(corpus) / "meta.json").read_text())["segments"]),
+        reverse=True,
     )
 
 
 def found(corpus: Corpus) -> list[list[tuple[str, float]]]:
     flow = BM25(corpus.group("chunk"), top_k=40)
-    return [[(hit.node.text, hit.score) for hit in flow(Query(f"{one} {two}"))] for one in WORDS for two in WORDS]
+    return [[(hit.node.text, hit.score) for hit in flow(Query(f"{word} {two}"))] for word in WORDS for two in WORDS]
 
 
 @pytest.mark.slow
@@ -99,29 +100,29 @@ def test_a_sync_that_changes_little_or_nothing_merges_nothing(folder: Path, tmp_
 
 
 def test_only_segments_of_the_smallest_level_are_counted(tmp_path: Path) -> None:
-    def of(*sizes: int) -> list[int]:
-        held = ",".join(f'{{"max_doc": {size}, "deletes": null}}' for size in sizes)
-        (tmp_path / "meta.json").write_text(f'{{"segments": [{held}]}}')
+    def count_small_segments(*sizes: int) -> list[int]:
+        text = ",".join(f'{{"max_doc": {size}, "deletes": null}}' for size in sizes)
+        (tmp_path / "meta.json").write_text(f'{{"segments": [{text}]}}')
         return small_segments(tmp_path)
 
-    assert of(500, 9_000, 20) == [9_000, 500, 20]
-    assert of(40_000, 1_000, 700) == [1_000, 700]
-    assert of(16_000, 1_000) == [16_000, 1_000]
-    assert of(40_000, 39_000) == []
-    assert of() == []
+    assert count_small_segments(500, 9_000, 20) == [9_000, 500, 20]
+    assert count_small_segments(40_000, 1_000, 700) == [1_000, 700]
+    assert count_small_segments(16_000, 1_000) == [16_000, 1_000]
+    assert count_small_segments(40_000, 39_000) == []
+    assert count_small_segments() == []
     assert files.is_scattered(tmp_path) is False
-    of(40_000, 39_000)
+    count_small_segments(40_000, 39_000)
     assert files.is_split(tmp_path)
     assert files.is_scattered(tmp_path)
-    of(32_000, 32_000, 32_000, 4_000)
+    count_small_segments(32_000, 32_000, 32_000, 4_000)
     assert files.is_split(tmp_path)
-    of(90_000, 20_000, 300)
+    count_small_segments(90_000, 20_000, 300)
     assert not files.is_split(tmp_path)
-    of(150_000, 80_000)
+    count_small_segments(150_000, 80_000)
     assert not files.is_split(tmp_path)
-    of(8_000, 7_000)
+    count_small_segments(8_000, 7_000)
     assert not files.is_split(tmp_path)
-    of(4_000, 1_000, 725)
+    count_small_segments(4_000, 1_000, 725)
     assert files.is_scattered(tmp_path)
-    of(5_000, 725)
+    count_small_segments(5_000, 725)
     assert not files.is_scattered(tmp_path)

@@ -38,26 +38,26 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    made, generate = Server(), ScriptedModel.generate
+    new_server, generate = Server(), ScriptedModel.generate
 
-    def reached(self: ScriptedModel, *args: Any, **how: Any) -> Any:
-        if made.is_away and made.left == 0:
-            made.asked += 1
+    def reached(self: ScriptedModel, *args: Any, **options: Any) -> Any:
+        if new_server.is_away and new_server.left == 0:
+            new_server.asked += 1
             raise ModelUnavailable("nobody answers")
-        made.left = max(0, made.left - 1)
-        return generate(self, *args, **how)
+        new_server.left = max(0, new_server.left - 1)
+        return generate(self, *args, **options)
 
     monkeypatch.setattr(ScriptedModel, "generate", reached)
-    return made
+    return new_server
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
     for name in ("krill", "seals"):
-        (made / f"{name}.txt").write_text(f"Whales and {name}.")
-    return made
+        (new_folder / f"{name}.txt").write_text(f"Whales and {name}.")
+    return new_folder
 
 
 @pytest.fixture
@@ -87,17 +87,23 @@ def test_new_changed_and_removed_files_are_followed_in_all_other_groups(
     (folder / "seals.txt").unlink()
     report = sync(folder, corpus)
     assert (report.added, report.changed, report.removed, report.failed) == (1, 1, 1, ())
-    ((group, why),) = report.behind
+    ((group, reason),) = report.behind
     assert group == "summary"
-    assert re.match(r"ModelUnavailable: nobody answers\. In the step .*\. What it lacks is made by the next run", why)
+    assert re.match(
+        r"ModelUnavailable: nobody answers\. In the step .*\. What it lacks is made by the next run", reason
+    )
     assert not report.is_in_step
     assert found(corpus, "plankton") == {"new.txt"}
     assert found(corpus, "krill glows") == {"krill.txt"}
     assert made_of(corpus, "sentence") == {"new.txt", "krill.txt"}
     assert made_of(corpus, "summary") == set()
     assert corpus.latest().check() == []
-    again = sync(folder, corpus)
-    assert (again.behind, again.unmade, again.generation) == (report.behind, report.unmade, report.generation)
+    second_summary = sync(folder, corpus)
+    assert (second_summary.behind, second_summary.unmade, second_summary.generation) == (
+        report.behind,
+        report.unmade,
+        report.generation,
+    )
     server.is_away = False
     report = sync(folder, corpus)
     assert (report.is_in_step, made_of(corpus, "summary")) == (True, {"new.txt", "krill.txt"})
@@ -132,8 +138,8 @@ def test_one_that_goes_away_later_is_noticed(folder: Path, corpus: Corpus, serve
 
 def test_groups_of_one_server_are_left_behind_each(folder: Path, corpus: Corpus, server: Server) -> None:
     words = corpus.group("words", Definition(Keywords(ScriptedModel(("whales, krill",)))))
-    below = corpus.group("below", Definition(Sentences(), parent="summary"))
-    sync(folder, corpus, groups=[summary(corpus), words, below])
+    lower_group = corpus.group("below", Definition(Sentences(), parent="summary"))
+    sync(folder, corpus, groups=[summary(corpus), words, lower_group])
     server.is_away = True
     (folder / "new.txt").write_text("Plankton drifts.")
     report = sync(folder, corpus)
@@ -155,17 +161,17 @@ def test_a_group_that_is_made_anew_keeps_what_it_has(folder: Path, corpus: Corpu
     for number in range(FEW):
         (folder / f"{number}.txt").write_text(f"Text {number}.")
     sync(folder, corpus, groups=[summary(corpus)])
-    before, made = corpus.latest().generation, made_of(corpus, "summary")
-    other = corpus.group("summary", Definition(SUMMARY.but(max_words=20)))
+    previous_generation, texts = corpus.latest().generation, made_of(corpus, "summary")
+    other_group = corpus.group("summary", Definition(SUMMARY.but(max_words=20)))
     for replies in (0, 2):
         server.go_after(replies)
         with pytest.raises(ModelUnavailable, match="nobody answers") as failed:
-            materialise([other], rebuild=True)
+            materialise([other_group], rebuild=True)
         assert "Nothing was published." in failed.value.__notes__[-1]
         server.go_after(replies)
         with pytest.raises(ModelUnavailable, match="nobody answers"):
-            sync(folder, corpus, groups=[other], rebuild=True)
-    assert (corpus.latest().generation, made_of(corpus, "summary")) == (before, made)
+            sync(folder, corpus, groups=[other_group], rebuild=True)
+    assert (corpus.latest().generation, made_of(corpus, "summary")) == (previous_generation, texts)
 
 
 def test_a_main_group_that_a_model_makes_keeps_the_last_good_version(

@@ -32,11 +32,11 @@ WORDS = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
     for number in range(4):
-        (made / f"{number}.txt").write_text(WORDS.format(number))
-    return made
+        (new_folder / f"{number}.txt").write_text(WORDS.format(number))
+    return new_folder
 
 
 @pytest.fixture
@@ -59,17 +59,17 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 def said(corpus: Corpus, **changes: Any) -> dict[str, Any]:
     """Arguments of `sync`: a main group, `part` beside it, `small` below one of them, `leaf` below that."""
-    how = {"splitter": SlidingWindow(size=60), "small": Sentences(), "parent": "chunk", "embeddings": (), **changes}
-    small = Definition(how.pop("small"), parent=how.pop("parent"), embeddings=how.pop("embeddings"))
+    options = {"splitter": SlidingWindow(size=60), "small": Sentences(), "parent": "chunk", "embeddings": (), **changes}
+    small = Definition(options.pop("small"), parent=options.pop("parent"), embeddings=options.pop("embeddings"))
     groups = [corpus.group("part", Definition(Paragraphs())), corpus.group("small", small)]
-    if how.pop("leaves", True):
+    if options.pop("leaves", True):
         groups.append(corpus.group("leaf", Definition(SlidingWindow(size=5, overlap=0), parent="small")))
-    return {**how, "groups": groups}
+    return {**options, "groups": groups}
 
 
 def needs_rebuild(plan: SyncPlan) -> bool:
     """As the command line finds what it advises."""
-    return plan.rebuild or any(one.change == "rebuilt" for one in plan.groups)
+    return plan.rebuild or any(group.change == "rebuilt" for group in plan.groups)
 
 
 def refuse_untrue(corpus: Corpus) -> None:
@@ -91,28 +91,36 @@ def test_what_a_plan_advises_is_done_and_then_nothing_is_left(
     folder: Path, corpus: Corpus, names: tuple[str, ...]
 ) -> None:
     sync(folder, corpus, **said(corpus))
-    other = said(corpus, **{key: value for name in names for key, value in CHANGES[name].items()})
-    plan = planned(folder, corpus, **other)
-    before = dict(corpus.latest().manifests)
-    sync(folder, corpus, rebuild=needs_rebuild(plan), **other)
+    other_data = said(corpus, **{key: value for name in names for key, value in CHANGES[name].items()})
+    plan = planned(folder, corpus, **other_data)
+    previous_value = dict(corpus.latest().manifests)
+    sync(folder, corpus, rebuild=needs_rebuild(plan), **other_data)
     refuse_untrue(corpus)
-    there = corpus.latest().manifests
-    assert {name for name in there if there[name] != before.get(name)} == {
-        one.group for one in plan.groups if one.change != "kept"
+    manifests = corpus.latest().manifests
+    assert {name for name in manifests if manifests[name] != previous_value.get(name)} == {
+        item.group for item in plan.groups if item.change != "kept"
     }
     nodes = dict(corpus.latest().stats().nodes)
-    assert {one.group: nodes[one.group] for one in plan.groups if one.change in ("rebuilt", "new")} == {
-        one.group: one.nodes for one in plan.groups if one.change in ("rebuilt", "new")
+    assert {item.group: nodes[item.group] for item in plan.groups if item.change in ("rebuilt", "new")} == {
+        item.group: item.nodes for item in plan.groups if item.change in ("rebuilt", "new")
     }
-    again = planned(folder, corpus, **other)
-    assert {one.change for one in again.groups} == {"kept"}
-    assert not any((again.rebuild, again.new, again.changed, again.gone, again.again))
+    second_plan = planned(folder, corpus, **other_data)
+    assert {item.change for item in second_plan.groups} == {"kept"}
+    assert not any((second_plan.rebuild, second_plan.new, second_plan.changed, second_plan.gone, second_plan.again))
     (folder / "new.txt").write_text(WORDS.format("new"))
-    assert sync(folder, corpus, **other).added == 1
+    assert sync(folder, corpus, **other_data).added == 1
     fresh = Corpus(f"{corpus.path}-fresh")
-    sync(folder, fresh, **{**other, "groups": [fresh.group(one.name, one.definition) for one in other["groups"]]})
-    found = {group: [node.text for node in corpus.latest().all_nodes(group)] for group in fresh.latest().groups()}
-    assert found == {group: [node.text for node in fresh.latest().all_nodes(group)] for group in found}
+    sync(
+        folder,
+        fresh,
+        **{**other_data, "groups": [fresh.group(item.name, item.definition) for item in other_data["groups"]]},
+    )
+    texts_by_group = {
+        group: [node.text for node in corpus.latest().all_nodes(group)] for group in fresh.latest().groups()
+    }
+    assert texts_by_group == {
+        group: [node.text for node in fresh.latest().all_nodes(group)] for group in texts_by_group
+    }
 
 
 def test_without_a_rebuild_a_changed_group_is_refused_and_nothing_is_changed(folder: Path, corpus: Corpus) -> None:
@@ -141,17 +149,17 @@ def test_what_was_there_is_found_until_a_further_group_is_made_anew(folder: Path
     sync(folder, corpus, **said(corpus))
     whole = dict(corpus.latest().stats().nodes)
     (folder / "new.txt").write_text(WORDS.format("new"))
-    seen: list[dict[str, int]] = []
+    counts: list[dict[str, int]] = []
     sync(
         folder,
         corpus,
         **said(corpus, small=Sentences(size=8)),
         rebuild=True,
         batch=1,
-        progress=lambda now: seen.append(dict(corpus.latest().stats().nodes)),
+        progress=lambda now: counts.append(dict(corpus.latest().stats().nodes)),
     )
-    assert seen
-    assert all(nodes == whole for nodes in seen)
+    assert counts
+    assert all(nodes == whole for nodes in counts)
 
 
 @transform
@@ -162,11 +170,14 @@ def lines(text: str) -> list[str]:
 def test_a_group_that_cannot_be_made_here_is_not_lost_by_a_rebuild_above_it(folder: Path, corpus: Corpus) -> None:
     small = corpus.group("small", Definition(Sentences(), parent="chunk"))
     sync(folder, corpus, groups=[small, corpus.group("line", Definition(lines, parent="small"))])
-    before = corpus.latest()
-    other = corpus.group("small", Definition(Sentences(size=8), parent="chunk"))
+    previous_snapshot = corpus.latest()
+    other_group = corpus.group("small", Definition(Sentences(size=8), parent="chunk"))
     with pytest.raises(GroupError, match=r"'line' is made from 'small'.*Nothing was changed.*groups drop line"):
-        sync(folder, corpus, groups=[other], rebuild=True)
-    assert (corpus.latest().generation, corpus.latest().manifests) == (before.generation, before.manifests)
+        sync(folder, corpus, groups=[other_group], rebuild=True)
+    assert (corpus.latest().generation, corpus.latest().manifests) == (
+        previous_snapshot.generation,
+        previous_snapshot.manifests,
+    )
 
 
 def test_a_moved_file_with_other_readers_asks_no_model_and_embeds_nothing(folder: Path, corpus: Corpus) -> None:
@@ -195,9 +206,9 @@ def test_a_moved_file_with_other_readers_asks_no_model_and_embeds_nothing(folder
 
 def test_an_embedder_is_added_where_the_one_that_is_there_is_not_known_here(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, **said(corpus, embeddings=(Embedding(EMBEDDER),)))
-    other = said(corpus, embeddings=(Embedding(HashingEmbedder(32)),))
-    assert {one.group: one.change for one in planned(folder, corpus, **other).groups}["small"] == "embedded"
-    report = sync(folder, corpus, rebuild=True, **other)
+    other_value = said(corpus, embeddings=(Embedding(HashingEmbedder(32)),))
+    assert {item.group: item.change for item in planned(folder, corpus, **other_value).groups}["small"] == "embedded"
+    report = sync(folder, corpus, rebuild=True, **other_value)
     assert [group for group, _ in report.behind] == ["small"]
     embeddings = corpus.latest().manifests["small"].embeddings
-    assert [how.embedder for how in embeddings] == ["hashing-16", "hashing-32"]
+    assert [embedding.embedder for embedding in embeddings] == ["hashing-16", "hashing-32"]

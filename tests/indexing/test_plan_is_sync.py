@@ -27,9 +27,9 @@ EMBEDDER = HashingEmbedder(16)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
-    return made
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
+    return new_folder
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def corpus(tmp_path: Path) -> Corpus:
 
 def told(plan: SyncPlan) -> dict[str, Any]:
     uris = (plan.new, plan.changed, plan.moved, plan.gone)
-    (main,) = (one for one in plan.groups if one.group == "chunk")
-    embedded = sum((one.texts or 0) + (one.pictures or 0) for one in plan.groups)
+    (main,) = (group for group in plan.groups if group.group == "chunk")
+    embedded = sum((group.texts or 0) + (group.pictures or 0) for group in plan.groups)
     return _counts(*map(sorted, uris), sorted(plan.failed), plan.unchanged + plan.again, main.nodes or 0, embedded)
 
 
-def done(report: SyncReport, seen: list[Progress]) -> dict[str, Any]:
+def done(report: SyncReport, progresses: list[Progress]) -> dict[str, Any]:
     """A file that another one has taken its text from is taken twice, and told twice."""
-    uris = {change: sorted({now.uri for now in seen if now.change == change}) for change in CHANGES}
+    uris = {change: sorted({now.uri for now in progresses if now.change == change}) for change in CHANGES}
     assert {change: getattr(report, change) for change in CHANGES} == {change: len(uris[change]) for change in CHANGES}
     return _counts(*uris.values(), sorted(report.failed), report.unchanged, report.chunks, report.embedded)
 
@@ -58,10 +58,10 @@ def _counts(*values: Any) -> dict[str, Any]:
     return dict(zip((*CHANGES, "failed", "unchanged", "chunks", "embedded"), values, strict=True))
 
 
-def both(folder: Path, corpus: Corpus, **how: Any) -> dict[str, Any]:
+def both(folder: Path, corpus: Corpus, **options: Any) -> dict[str, Any]:
     """What is planned and then done, which is the same."""
-    plan, seen = told(planned(folder, corpus, **how)), list[Progress]()
-    assert plan == done(sync(folder, corpus, progress=seen.append, **how), seen)
+    plan, progresses = told(planned(folder, corpus, **options)), list[Progress]()
+    assert plan == done(sync(folder, corpus, progress=progresses.append, **options), progresses)
     return plan
 
 
@@ -73,14 +73,14 @@ def test_what_has_failed_too_often_to_be_tried_again_is_still_told(folder: Path,
     (folder / "good.txt").write_text("Salt is dug in mines.")
     (folder / "bad.json").write_bytes(bytes(range(128, 168)))
     failed = [both(folder, corpus)["failed"] for _ in range(5)]
-    assert [[uri for uri, _ in found] for found in failed] == [["bad.json"]] * 5
+    assert [[uri for uri, _ in result] for result in failed] == [["bad.json"]] * 5
 
 
 def test_copies_are_cut_once_and_counted_once(folder: Path, corpus: Corpus) -> None:
     for name in ("a.txt", "b.txt"):
         (folder / name).write_text("Salt is dug in mines.")
-    found = both(folder, corpus, embedder=EMBEDDER)
-    assert (found["chunks"], found["embedded"], found["added"]) == (1, 1, ["a.txt", "b.txt"])
+    data = both(folder, corpus, embedder=EMBEDDER)
+    assert (data["chunks"], data["embedded"], data["added"]) == (1, 1, ["a.txt", "b.txt"])
 
 
 @pytest.mark.slow
@@ -111,8 +111,8 @@ def test_a_text_that_went_with_its_file_is_cut_again_where_an_archive_has_it(fol
     with zipfile.ZipFile(folder / "z.zip", "w") as file:
         file.writestr("b.txt", "Salt is dug in mines.")
         file.writestr("c.txt", "Whelks live under the pier.")
-    found = both(folder, corpus, embedder=EMBEDDER)
-    assert (found["added"], found["chunks"]) == (["z.zip", "z.zip/b.txt", "z.zip/c.txt"], 3)
+    data = both(folder, corpus, embedder=EMBEDDER)
+    assert (data["added"], data["chunks"]) == (["z.zip", "z.zip/b.txt", "z.zip/c.txt"], 3)
     assert {"z.zip/b.txt", "z.zip/c.txt"} <= {document.uri for document in corpus.latest().documents()}
 
 
@@ -120,12 +120,12 @@ def test_a_text_that_went_with_its_file_is_cut_again_where_an_archive_has_it(fol
 def test_an_embedder_is_added_while_documents_change(folder: Path, corpus: Corpus) -> None:
     for number in range(4):
         (folder / f"{number}.txt").write_text(f"Stone {number} is granite.")
-    how: dict[str, Any] = {"splitter": SlidingWindow(size=200)}
-    both(folder, corpus, **how)
+    options: dict[str, Any] = {"splitter": SlidingWindow(size=200)}
+    both(folder, corpus, **options)
     (folder / "0.txt").write_text("Whelks.")
     (folder / "1.txt").unlink()
-    found = both(folder, corpus, embedder=EMBEDDER, **how)
-    assert (found["changed"], found["removed"]) == (["0.txt"], ["1.txt"])
+    data = both(folder, corpus, embedder=EMBEDDER, **options)
+    assert (data["changed"], data["removed"]) == (["0.txt"], ["1.txt"])
 
 
 @pytest.mark.slow
@@ -142,13 +142,13 @@ def test_an_open_store_stays_open_once_what_was_closed_in_it_has_gone(folder: Pa
 def test_another_folder_is_refused_as_sync_refuses_it(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     (folder / "a.txt").write_text("Salt is dug in mines.")
     sync(folder, corpus)
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "z.txt").write_text("The moon causes the tides.")
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "z.txt").write_text("The moon causes the tides.")
     with pytest.raises(FolderError, match=r"A store has one folder"):
-        planned(other, corpus)
-    found = both(other, corpus, rebuild=True)
-    assert (found["added"], found["removed"]) == (["z.txt"], ["a.txt"])
+        planned(other_folder, corpus)
+    data = both(other_folder, corpus, rebuild=True)
+    assert (data["added"], data["removed"]) == (["z.txt"], ["a.txt"])
 
 
 TEXTS = ("Salt {} is dug.", "a,b\n1,{}\n", "<p>salt {}</p>", '{"a": {}}', "long {} one. " * 60)
@@ -156,21 +156,21 @@ TEXTS = ("Salt {} is dug.", "a,b\n1,{}\n", "<p>salt {}</p>", '{"a": {}}', "long 
 
 def edit(random: Random, folder: Path) -> None:
     """One thing that people do to a folder."""
-    there = sorted(folder.iterdir())
-    made = folder / f"{random.randint(0, 20)}.{random.choice(['txt', 'md', 'csv', 'html', 'json'])}"
+    paths = sorted(folder.iterdir())
+    new_folder = folder / f"{random.randint(0, 20)}.{random.choice(['txt', 'md', 'csv', 'html', 'json'])}"
     match random.randint(0, 7):
         case 0 | 1 | 2:
-            made.write_text(random.choice(TEXTS).replace("{}", str(random.randint(0, 5))))
-        case 3 if there:
-            random.choice(there).unlink()
-        case 4 if there:
-            moved = random.choice(there)
-            moved.rename(folder / f"moved{random.randint(0, 99)}{moved.suffix}")
-        case 5 if there:
-            copied = random.choice(there)
+            new_folder.write_text(random.choice(TEXTS).replace("{}", str(random.randint(0, 5))))
+        case 3 if paths:
+            random.choice(paths).unlink()
+        case 4 if paths:
+            choice = random.choice(paths)
+            choice.rename(folder / f"moved{random.randint(0, 99)}{choice.suffix}")
+        case 5 if paths:
+            copied = random.choice(paths)
             shutil.copy(copied, folder / f"copy{random.randint(0, 99)}{copied.suffix}")
         case 6:
-            made.write_bytes(bytes(random.randrange(128, 256) for _ in range(40)))
+            new_folder.write_bytes(bytes(random.randrange(128, 256) for _ in range(40)))
         case _:
             with zipfile.ZipFile(folder / f"z{random.randint(0, 3)}.zip", "w") as file:
                 for number in range(random.randint(1, 3)):
@@ -180,35 +180,35 @@ def edit(random: Random, folder: Path) -> None:
 def said(random: Random, corpus: Corpus) -> dict[str, Any]:
     """Arguments of a run: mostly those of before, sometimes others."""
     few, fields = random.randint(1, 6), random.randint(0, 1)
-    how: dict[str, Any] = {
+    data: dict[str, Any] = {
         "embedder": EMBEDDER,
         "splitter": SlidingWindow(size=200),
         "groups": [corpus.group("small", Definition(Sentences(), "chunk", embeddings=(Embedding(EMBEDDER),)))],
         "metadata": lambda uri: {"n": len(uri) % (fields + 1)},
     }
     if random.random() < 0.7:
-        how["access"] = lambda uri: ["ann"] if sum(uri.encode()) % few else []
+        data["access"] = lambda uri: ["ann"] if sum(uri.encode()) % few else []
     if random.random() < 0.3:
-        how["splitter"], how["rebuild"] = SlidingWindow(size=random.choice((50, 100))), True
-        how["embedder"] = HashingEmbedder(16, salt=str(random.randint(0, 1)))
+        data["splitter"], data["rebuild"] = SlidingWindow(size=random.choice((50, 100))), True
+        data["embedder"] = HashingEmbedder(16, salt=str(random.randint(0, 1)))
     elif random.random() < 0.2:
-        how["fields"] = (Field("n", "int"),)
-    return how
+        data["fields"] = (Field("n", "int"),)
+    return data
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_of_any_edits_reader_lists_copies_and_rebuilds(folder: Path, corpus: Corpus, seed: int) -> None:
-    random, before = Random(seed), dict[str, Any]()
+    random, previous_value = Random(seed), dict[str, Any]()
     add_texts(corpus, {"memo": "Whelks live under the pier."}, access=lambda uri: [])
     for _ in range(6):
         for _ in range(random.randint(1, 9)):
             edit(random, folder)
         (folder / "always.txt").write_text("It is always there.")
-        how = said(random, corpus)
-        if not how.get("rebuild"):
-            how |= {name: before[name] for name in ("splitter", "embedder") if name in before}
-        if "access" not in how:
-            how["access"] = before.get("access", lambda uri: [])
-        both(folder, corpus, **how)
-        before = how
+        data = said(random, corpus)
+        if not data.get("rebuild"):
+            data |= {name: previous_value[name] for name in ("splitter", "embedder") if name in previous_value}
+        if "access" not in data:
+            data["access"] = previous_value.get("access", lambda uri: [])
+        both(folder, corpus, **data)
+        previous_value = data

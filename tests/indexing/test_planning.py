@@ -29,11 +29,11 @@ from spolia.types import Generation, Prompt, Usage, Value
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
     for number in range(8):
-        (made / f"{number}.txt").write_text(f"Document {number} is about stones.\n\nIt has number {number}.")
-    return made
+        (new_folder / f"{number}.txt").write_text(f"Document {number} is about stones.\n\nIt has number {number}.")
+    return new_folder
 
 
 @pytest.fixture
@@ -44,22 +44,22 @@ def corpus(tmp_path: Path) -> Corpus:
 @pytest.mark.slow
 def test_the_old_generation_serves_until_the_new_one_is_whole(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
-    seen: set[tuple[int, int]] = set()
+    observation: set[tuple[int, int]] = set()
 
-    def look(now: Progress) -> None:
+    def record_counts(now: Progress) -> None:
         stats = corpus.latest().stats()
-        seen.add((stats.documents, dict(stats.nodes)["chunk"]))
+        observation.add((stats.documents, dict(stats.nodes)["chunk"]))
 
-    sync(folder, corpus, splitter=Paragraphs(), rebuild=True, batch=2, progress=look)
-    assert seen == {(8, 8)}
+    sync(folder, corpus, splitter=Paragraphs(), rebuild=True, batch=2, progress=record_counts)
+    assert observation == {(8, 8)}
     assert dict(corpus.latest().stats().nodes) == {"chunk": 16}
 
 
 @pytest.mark.slow
 def test_without_a_rebuild_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
-    seen: set[int] = set()
-    sync(folder, corpus, batch=2, progress=lambda now: seen.add(corpus.latest().stats().documents))
-    assert {0, 2, 4, 6} <= seen
+    numbers: set[int] = set()
+    sync(folder, corpus, batch=2, progress=lambda now: numbers.add(corpus.latest().stats().documents))
+    assert {0, 2, 4, 6} <= numbers
 
 
 EMBEDDER = HashingEmbedder(16)
@@ -87,9 +87,9 @@ def change(folder: Path) -> None:
 def test_a_plan_says_what_sync_then_does_and_writes_nothing(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence")])
     change(folder)
-    before, generation = files(corpus), corpus.latest().generation
+    previous_contents, generation = files(corpus), corpus.latest().generation
     plan = planned(folder, corpus, embedder=EMBEDDER)
-    assert (files(corpus), corpus.latest().generation) == (before, generation)
+    assert (files(corpus), corpus.latest().generation) == (previous_contents, generation)
     assert (plan.new, plan.changed, plan.moved) == (("new.txt",), ("1.txt",), ("two.txt",))
     assert (plan.gone, plan.unchanged, plan.rebuild) == (("3.txt",), 5, False)
     report = sync(folder, corpus, embedder=EMBEDDER)
@@ -107,7 +107,7 @@ def test_a_plan_says_what_sync_then_does_and_writes_nothing(folder: Path, corpus
 def test_a_plan_of_a_store_that_is_not_there(folder: Path, corpus: Corpus) -> None:
     plan = planned(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence")])
     assert not corpus.exists()
-    assert [(one.group, one.change, one.nodes, one.texts) for one in plan.groups] == [
+    assert [(group.group, group.change, group.nodes, group.texts) for group in plan.groups] == [
         ("chunk", "new", 8, 8),
         ("sentence", "new", 16, 0),
     ]
@@ -121,16 +121,16 @@ def test_a_plan_of_a_store_that_is_not_there(folder: Path, corpus: Corpus) -> No
 def test_a_rebuild_says_why_and_which_vectors_are_there(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, splitter=SlidingWindow(size=200), embedder=EMBEDDER, groups=[corpus.group("sentence")])
     (folder / "new.txt").write_text("A new one.")
-    how: dict[str, Any] = {"splitter": SlidingWindow(size=100), "embedder": EMBEDDER}
+    options: dict[str, Any] = {"splitter": SlidingWindow(size=100), "embedder": EMBEDDER}
     with pytest.raises(ManifestMismatch):
-        sync(folder, corpus, **how)
-    plan = planned(folder, corpus, **how)
+        sync(folder, corpus, **options)
+    plan = planned(folder, corpus, **options)
     assert (plan.rebuild, plan.again, plan.new) == (True, 8, ("new.txt",))
     chunk, sentence = plan.groups
     assert chunk.why == ("transform.SlidingWindow.size: 200 there, 100 here",)
     assert (chunk.nodes, chunk.texts, chunk.known) == (9, 1, 8)
     assert (sentence.group, sentence.change) == ("sentence", "kept")
-    report = sync(folder, corpus, rebuild=True, **how)
+    report = sync(folder, corpus, rebuild=True, **options)
     assert (report.chunks, report.embedded) == (9, 1)
     assert corpus.latest().groups() == ("chunk", "sentence")
 
@@ -148,19 +148,19 @@ def test_every_part_of_a_manifest_can_be_the_reason(
     sync(folder, corpus, embedder=EMBEDDER)
     plan = planned(folder, corpus, **other)
     assert plan.rebuild
-    assert any(said.startswith(why) for said in plan.groups[0].why), plan.groups[0].why
+    assert any(message.startswith(why) for message in plan.groups[0].why), plan.groups[0].why
 
 
 @pytest.mark.slow
 def test_a_group_of_another_definition_is_rebuilt_with_those_below(folder: Path, corpus: Corpus) -> None:
-    below = Definition(Sentences(), parent="part")
-    sync(folder, corpus, groups=[corpus.group("part", Definition(Paragraphs())), corpus.group("below", below)])
-    other = corpus.group("part", Definition(SlidingWindow(size=64)))
-    plan = planned(folder, corpus, groups=[other])
-    found = {one.group: (one.change, one.nodes) for one in plan.groups}
-    assert found == {"chunk": ("kept", 0), "part": ("rebuilt", 8), "below": ("rebuilt", 16)}
+    definition = Definition(Sentences(), parent="part")
+    sync(folder, corpus, groups=[corpus.group("part", Definition(Paragraphs())), corpus.group("below", definition)])
+    other_group = corpus.group("part", Definition(SlidingWindow(size=64)))
+    plan = planned(folder, corpus, groups=[other_group])
+    result = {group.group: (group.change, group.nodes) for group in plan.groups}
+    assert result == {"chunk": ("kept", 0), "part": ("rebuilt", 8), "below": ("rebuilt", 16)}
     assert plan.unchanged == 8
-    materialise([other], rebuild=True)
+    materialise([other_group], rebuild=True)
     assert dict(corpus.latest().stats().nodes) == {"chunk": 8, "part": 8, "below": 16}
 
 
@@ -169,12 +169,12 @@ def test_models_are_not_asked_but_counted(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     model = ScriptedModel(("Short.",) * 20)
     group = corpus.group("short", Definition(Summary(model), parent="chunk", embeddings=(Embedding(EMBEDDER),)))
-    below = corpus.group("below", Definition(Sentences(), parent="short"))
+    lower_group = corpus.group("below", Definition(Sentences(), parent="short"))
     (folder / "new.txt").write_text("A new one.")
-    plan, calls = planned(folder, corpus, groups=[group, below]), Summary(model).calls()
+    plan, calls = planned(folder, corpus, groups=[group, lower_group]), Summary(model).calls()
     assert calls
-    found = {one.group: (one.change, one.nodes, one.texts, one.calls) for one in plan.groups}
-    assert found == {"chunk": ("kept", 1, 0, 0), "short": ("new", None, None, 9 * calls), "below": ("new", None, 0, 0)}
+    result = {item.group: (item.change, item.nodes, item.texts, item.calls) for item in plan.groups}
+    assert result == {"chunk": ("kept", 1, 0, 0), "short": ("new", None, None, 9 * calls), "below": ("new", None, 0, 0)}
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ class Priced(Value):
         return self.name
 
     def priced(self, usage: Usage) -> Usage:
-        sent, written = self.usd_per_million
-        return usage.but(cost_usd=(usage.input_tokens * sent + usage.output_tokens * written) / 1e6)
+        payload, text = self.usd_per_million
+        return usage.but(cost_usd=(usage.input_tokens * payload + usage.output_tokens * text) / 1e6)
 
     def generate(self, prompt: Prompt, *, max_tokens: int = 512, **more: Any) -> Generation:
         SENT.append((prompt, max_tokens))
@@ -221,27 +221,27 @@ def test_tokens_and_money_are_those_of_the_prompts_that_are_then_sent(
     group = corpus.group("made", Definition(transform))
     plan = planned(folder, corpus, groups=[group])
     assert not SENT
-    (told,) = [one for one in plan.groups if one.group == "made"]
+    (reported_group,) = [item for item in plan.groups if item.group == "made"]
     sync(folder, corpus, groups=[group])
-    assert told.prompts == len(SENT) == prompts
-    sent = sum(estimate_tokens(m.content) + 8 for prompt, _ in SENT for m in prompt.messages)
-    written = sum(most for _, most in SENT)
-    assert (told.input_tokens, told.output_tokens) == (sent, written)
-    expected = transform.llm.priced(Usage(input_tokens=sent, output_tokens=written)).cost_usd
-    assert told.cost_usd == (pytest.approx(expected) if expected else None)
+    assert reported_group.prompts == len(SENT) == prompts
+    total = sum(estimate_tokens(m.content) + 8 for prompt, _ in SENT for m in prompt.messages)
+    written_total = sum(maximum for _, maximum in SENT)
+    assert (reported_group.input_tokens, reported_group.output_tokens) == (total, written_total)
+    expected = transform.llm.priced(Usage(input_tokens=total, output_tokens=written_total)).cost_usd
+    assert reported_group.cost_usd == (pytest.approx(expected) if expected else None)
 
 
 @pytest.mark.slow
 def test_only_what_a_change_makes_anew_costs(folder: Path, corpus: Corpus) -> None:
     first = corpus.group("made", Definition(Summary(Priced())))
     sync(folder, corpus, groups=[first])
-    again = {one.group: one for one in planned(folder, corpus, groups=[first]).groups}
-    assert (again["made"].prompts, again["made"].cost_usd) == (0, None)
+    second_groups = {group.group: group for group in planned(folder, corpus, groups=[first]).groups}
+    assert (second_groups["made"].prompts, second_groups["made"].cost_usd) == (0, None)
     (folder / "1.txt").write_text("Whelks.")
-    changed = {one.group: one for one in planned(folder, corpus, groups=[first], known=[Priced]).groups}
+    changed = {group.group: group for group in planned(folder, corpus, groups=[first], known=[Priced]).groups}
     assert (changed["made"].change, changed["made"].prompts) == ("kept", 1)
-    other = corpus.group("made", Definition(Summary(Priced(), max_words=5)))
-    rebuilt = {one.group: one for one in planned(folder, corpus, groups=[other]).groups}
+    other_group = corpus.group("made", Definition(Summary(Priced(), max_words=5)))
+    rebuilt = {group.group: group for group in planned(folder, corpus, groups=[other_group]).groups}
     assert (rebuilt["made"].change, rebuilt["made"].prompts) == ("rebuilt", 8)
     assert rebuilt["made"].why == ("transform.Summary.max_words: 60 there, 5 here",)
 
@@ -270,11 +270,11 @@ def test_a_fast_plan_reads_no_file(folder: Path, corpus: Corpus) -> None:
 
 @pytest.mark.slow
 def test_texts_and_reader_lists_are_kept_in_mind(folder: Path, corpus: Corpus) -> None:
-    how: dict[str, Any] = {"access": lambda uri: ("ann",), "metadata": lambda uri: {"year": 1}}
-    sync(folder, corpus, **how)
+    data: dict[str, Any] = {"access": lambda uri: ("ann",), "metadata": lambda uri: {"year": 1}}
+    sync(folder, corpus, **data)
     add_texts(corpus, {"memo": "Whelks live under the pier."}, access=lambda uri: [])
-    assert planned(folder, corpus, **how).unchanged == 8
-    plan = planned(folder, corpus, access=lambda uri: ("bob",), metadata=how["metadata"])
+    assert planned(folder, corpus, **data).unchanged == 8
+    plan = planned(folder, corpus, access=lambda uri: ("bob",), metadata=data["metadata"])
     assert (len(plan.changed), plan.groups[0].nodes, plan.gone) == (8, 0, ())
-    plan = planned(folder, corpus, splitter=Paragraphs(), **how)
+    plan = planned(folder, corpus, splitter=Paragraphs(), **data)
     assert (plan.groups[0].nodes, plan.gone) == (17, ())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.quality import attempts_told, page, quality
+from spolia.indexing.quality import format_attempts, measure_quality, render_page
 from spolia.indexing.splitters.text_units import Pages
 from spolia.indexing.sync.report import DocumentReport
 from spolia.indexing.sync.sync import sync
@@ -51,25 +51,25 @@ def made(tmp_path: Path) -> Corpus:
 
 
 def test_numbers_of_all_documents(tmp_path: Path) -> None:
-    found = quality(made(tmp_path).snapshot())
-    assert (found.sources, found.failed, found.given_up, found.warned) == (5, 1, 0, 1)
-    assert (found.pages, found.empty_pages, found.tables) == (6, 2, 1)
-    assert dict(found.encodings).get("cp1252") == 1
-    assert found.copies == (("a.pdf", "b.pdf"),)
+    result = measure_quality(made(tmp_path).snapshot())
+    assert (result.sources, result.failed, result.given_up, result.warned) == (5, 1, 0, 1)
+    assert (result.pages, result.empty_pages, result.tables) == (6, 2, 1)
+    assert dict(result.encodings).get("cp1252") == 1
+    assert result.copies == (("a.pdf", "b.pdf"),)
 
 
 def test_what_others_may_read_is_not_counted(tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "s.spolia"))
     add_texts(corpus, {"open": "For all.", "shut": "For one."}, access=lambda uri: ["ann"] if "shut" in uri else [])
-    assert (quality(corpus.snapshot()).sources, quality(corpus.snapshot(), ["ann"]).sources) == (1, 2)
-    assert "For one." not in "".join(page(corpus.snapshot(), frozenset()))
+    assert (measure_quality(corpus.snapshot()).sources, measure_quality(corpus.snapshot(), ["ann"]).sources) == (1, 2)
+    assert "For one." not in "".join(render_page(corpus.snapshot(), frozenset()))
 
 
 @pytest.mark.slow
 def test_each_page_stands_beside_its_chunks(tmp_path: Path) -> None:
-    html = "".join(page(made(tmp_path).snapshot(), frozenset()))
-    found = re.findall(r'page 3</span><div class="text">(.*?)</div></div><div>(.*?)</div></div>', html)
-    assert ["The third page." in first and "The third page." in second for first, second in found] == [True, True]
+    html = "".join(render_page(made(tmp_path).snapshot(), frozenset()))
+    matches = re.findall(r'page 3</span><div class="text">(.*?)</div></div><div>(.*?)</div></div>', html)
+    assert ["The third page." in first and "The third page." in second for first, second in matches] == [True, True]
     assert html.index("locked.pdf") < html.index("old.txt") < html.index("<b>a.pdf</b>")
     assert "tried in every run" in html
 
@@ -77,7 +77,7 @@ def test_each_page_stands_beside_its_chunks(tmp_path: Path) -> None:
 def test_a_document_cannot_leave_its_place(tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "s.spolia"))
     add_texts(corpus, {"<b onclick=x>.txt": HOSTILE, "plain": "Plain."})
-    read = Read("".join(page(corpus.snapshot(), frozenset(), title="<i>")))
+    read = Read("".join(render_page(corpus.snapshot(), frozenset(), title="<i>")))
     assert {"script", "img"}.isdisjoint(read.tags)
     assert read.attributes <= {"lang", "charset", "name", "content", "class", "http-equiv"}
     assert read.tags.count("details") == 2
@@ -90,13 +90,13 @@ def test_what_is_too_much_is_left_out_and_said(tmp_path: Path, monkeypatch: pyte
     corpus = Corpus(str(tmp_path / "s.spolia"))
     add_texts(corpus, {"a": "Short.", "b": "Long. " * 100})
     monkeypatch.setattr("spolia.indexing.quality.MOST_CHARACTERS", 100)
-    html = "".join(page(corpus.snapshot(), frozenset()))
+    html = "".join(render_page(corpus.snapshot(), frozenset()))
     assert "Short." in html
     assert "there is too much" in html
 
 
 def test_attempts_in_words() -> None:
-    told = DocumentReport("pdf", 0, attempts=2, tried_ns=0, passes=True)
-    assert attempts_told(told) == "tried 2 times; again after 1970-01-01 00:02:00 UTC"
-    assert attempts_told(told.but(passes=False)) == "tried 2 times; again in the next run"
-    assert attempts_told(told.but(attempts=3)) == "tried 3 times; not again until it changes, or with --rebuild"
+    report = DocumentReport("pdf", 0, attempts=2, tried_ns=0, passes=True)
+    assert format_attempts(report) == "tried 2 times; again after 1970-01-01 00:02:00 UTC"
+    assert format_attempts(report.but(passes=False)) == "tried 2 times; again in the next run"
+    assert format_attempts(report.but(attempts=3)) == "tried 3 times; not again until it changes, or with --rebuild"

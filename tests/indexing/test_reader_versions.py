@@ -31,15 +31,15 @@ def second(blob: Blob) -> str:
 
 
 def minutes(version: int) -> FunctionReader:
-    found = FunctionReader(first if version == 1 else second, ("*.min",), version)
-    object.__setattr__(found, "name", "minutes")  # one reader, whose code has changed
-    return found
+    reader = FunctionReader(first if version == 1 else second, ("*.min",), version)
+    object.__setattr__(reader, "name", "minutes")  # one reader, whose code has changed
+    return reader
 
 
 def plain(version: int) -> FunctionReader:
-    found = FunctionReader(first, ("*.txt",), version)
-    object.__setattr__(found, "name", "plain")
-    return found
+    reader = FunctionReader(first, ("*.txt",), version)
+    object.__setattr__(reader, "name", "plain")
+    return reader
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def corpus(fast_folder: Path) -> Corpus:
     return Corpus(str(fast_folder / "a.spolia"))
 
 
-def brought(folder: Path, corpus: Corpus, version: int, others: int = 1) -> tuple[int, int, int]:
+def brought(folder: Path, corpus: Corpus, version: int, count: int = 1) -> tuple[int, int, int]:
     """How many files have changed, of how many nothing was done, how many texts were embedded."""
     READ.clear()
-    readers = {"*.min": minutes(version), "*.txt": plain(others)}
+    readers = {"*.min": minutes(version), "*.txt": plain(count)}
     groups = [corpus.group("sentence")]
     report = sync(folder, corpus, readers=readers, groups=groups, embedder=HashingEmbedder(8), workers=0)
     return report.changed + report.added, report.unchanged, report.embedded
@@ -75,7 +75,7 @@ def texts(corpus: Corpus, group: str = "chunk") -> list[str]:
 
 def test_its_own_files_are_read_again_also_those_in_archives(folder: Path, corpus: Corpus) -> None:
     brought(folder, corpus, 1)
-    before = {node.id for node in corpus.latest().all_nodes("sentence")}
+    previous_value = {node.id for node in corpus.latest().all_nodes("sentence")}
     changed, unchanged, embedded = brought(folder, corpus, 2)
     assert READ == {"a.min": 1, "old.zip/c.min": 1}
     assert (changed, unchanged, embedded) == (2, 3, 2)
@@ -86,7 +86,7 @@ def test_its_own_files_are_read_again_also_those_in_archives(folder: Path, corpu
             "Stones of old temples.",
             "THE MOON CAUSES THE TIDES.",
         ]
-    assert len(before & {node.id for node in corpus.latest().all_nodes("sentence")}) >= 2
+    assert len(previous_value & {node.id for node in corpus.latest().all_nodes("sentence")}) >= 2
     assert brought(folder, corpus, 2) == (0, 5, 0)
     assert not READ
     assert corpus.latest().reader_versions() == ("minutes 2", "plain 1", "zip 1")
@@ -95,10 +95,10 @@ def test_its_own_files_are_read_again_also_those_in_archives(folder: Path, corpu
 def test_the_same_text_is_neither_cut_nor_embedded_again(folder: Path, corpus: Corpus) -> None:
     brought(folder, corpus, 1)
     keys = list(corpus.latest().open.lexical("chunk").keys())
-    assert brought(folder, corpus, 1, others=2)[2] == 0
+    assert brought(folder, corpus, 1, count=2)[2] == 0
     assert READ == {"b.txt": 1, "old.zip/d.txt": 1}
     assert list(corpus.latest().open.lexical("chunk").keys()) == keys
-    assert brought(folder, corpus, 1, others=2) == (0, 5, 0)
+    assert brought(folder, corpus, 1, count=2) == (0, 5, 0)
 
 
 def test_what_could_not_be_read_is_tried_again_by_the_new_version(folder: Path, corpus: Corpus) -> None:
@@ -121,11 +121,11 @@ def test_a_file_that_another_reader_is_named_for_is_read_by_that(folder: Path, c
 
 
 def test_texts_that_have_no_file_stay_and_are_read_again_when_they_are_given_again(corpus: Corpus) -> None:
-    given = {"a.min": "Nobody knows where the stones are."}
-    add_texts(corpus, given, readers={"*.min": minutes(1)})
+    inputs = {"a.min": "Nobody knows where the stones are."}
+    add_texts(corpus, inputs, readers={"*.min": minutes(1)})
     add_texts(corpus, {"b.md": "Another one."}, readers={"*.min": minutes(2)})
     assert texts(corpus) == ["Another one.", "Nobody knows where the stones are."]
-    add_texts(corpus, given, readers={"*.min": minutes(2)})
+    add_texts(corpus, inputs, readers={"*.min": minutes(2)})
     assert texts(corpus) == ["Another one.", "NOBODY KNOWS WHERE THE STONES ARE."]
 
 

@@ -29,10 +29,10 @@ def test_a_reader_cannot_say_who_may_read(tmp_path: Path, access: object) -> Non
     report = sync(tmp_path / "notes", corpus, readers={"*.md": secret}, access=access)  # type: ignore[arg-type]
     with corpus.writer() as writer:
         assert [document.uri for document in writer.documents()] == ["b.md"]
-    ((uri, said),) = report.failed
+    ((uri, message),) = report.failed
     assert uri == "a.md"
-    assert "The reader secret gave 'a.md' the readers ('ann',)" in said
-    assert "Write sync(..., access=lambda uri: ['ann'])" in said
+    assert "The reader secret gave 'a.md' the readers ('ann',)" in message
+    assert "Write sync(..., access=lambda uri: ['ann'])" in message
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def test_a_document_of_another_uri_is_refused_so_that_it_gets_no_access_list_of_
 
     report = sync(tmp_path / "notes", corpus, readers={"*.foo": ByName()}, access=access)
     assert BM25(corpus.group())(Query("tides")).texts == ("The tides rise.",)
-    ((uri, said),) = report.failed
+    ((uri, message),) = report.failed
     assert uri == "private/a.foo"
-    assert "The by_name reader gave a document of 'a.foo' for 'private/a.foo'" in said
+    assert "The by_name reader gave a document of 'a.foo' for 'private/a.foo'" in message
 
 
 @transform

@@ -47,13 +47,16 @@ SUFFIXES = (
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_must_be_found_is_found(shared_datasets: Path, suffix: str) -> None:
     pytest.importorskip(NEEDS.get(suffix, "json"))
-    found = [row for row in rows(shared_datasets) if row["file"].endswith(suffix) and not row["encrypted"]]
-    assert found
-    for row in found:
+    found_rows = [row for row in rows(shared_datasets) if row["file"].endswith(suffix) and not row["encrypted"]]
+    assert found_rows
+    for row in found_rows:
         document = read(shared_datasets, row["file"]).document
         name = Path(row["file"]).name
-        for wanted in row["must_contain"]:
-            assert (folded(wanted) in folded(document.text)) != ((name, wanted) in OTHERWISE), (name, wanted)
+        for expected_value in row["must_contain"]:
+            assert (folded(expected_value) in folded(document.text)) != ((name, expected_value) in OTHERWISE), (
+                name,
+                expected_value,
+            )
         for heading in document.headings:
             assert folded(heading.text)[:5] in folded(document.text[heading.start : heading.start + 200])
         for node in cut_document(document, SlidingWindow()):
@@ -96,6 +99,6 @@ def test_attachments_and_mails_within_mails(shared_datasets: Path) -> None:
         reader = reader_of(name, by_suffix())
         assert isinstance(reader, Container)
         blob = Blob(name, (shared_datasets / "documents" / "files" / name).read_bytes())
-        for found, (uri, data) in zip(reader.parts(blob), parts, strict=True):
-            assert found.uri == f"{name}/{uri}"
-            assert data in (None, found.data)
+        for part, (uri, data) in zip(reader.parts(blob), parts, strict=True):
+            assert part.uri == f"{name}/{uri}"
+            assert data in (None, part.data)

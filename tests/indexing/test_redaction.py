@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from spolia import Corpus, Dense, Extract, Query, sync
-from spolia.core.redaction import KINDS, Finding, Patterns, labelled, masked
+from spolia.core.redaction import KINDS, Finding, Patterns, label_places, mask_places
 from spolia.errors import QueryError
 from spolia.indexing.readers.registry import redacting_readers
 from spolia.journal import Runs
-from spolia.journal.values import hiding
+from spolia.journal.values import make_redaction
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from tests.cases import check_each
@@ -28,10 +28,10 @@ TABLE = f"name,mail\nAnn,{MAIL}\nBob,none\n"
 class Names:
     """Stands for a model that marks names: simulated."""
 
-    def found(self, text: str, /) -> Iterator[Finding]:
-        if (at := text.find("Ann Lee")) >= 0:
-            yield at, at + 7, "person"
-            yield at + 4, at + 9, "person"  # overlaps
+    def find_sensitive(self, text: str, /) -> Iterator[Finding]:
+        if (position := text.find("Ann Lee")) >= 0:
+            yield position, position + 7, "person"
+            yield position + 4, position + 9, "person"  # overlaps
 
 
 @check_each(
@@ -47,21 +47,21 @@ class Names:
     ],
 )
 def test_patterns_find_what_they_should_and_no_more(text: str, label: str | None) -> None:
-    assert labelled(text, Patterns()) == (text if label is None else label)
-    assert len(masked(text, Patterns())) == len(text)
+    assert label_places(text, Patterns()) == (text if label is None else label)
+    assert len(mask_places(text, Patterns())) == len(text)
 
 
 @pytest.mark.slow
 def test_long_texts_take_linear_work_and_a_kind_that_is_not_known_is_refused() -> None:
     for text in ("a" * 200_000, "1 " * 100_000, "a.b-" * 50_000, "+1 " * 60_000):
-        masked(text, Patterns())
+        mask_places(text, Patterns())
     with pytest.raises(QueryError, match=", ".join(KINDS)):
         Patterns(("mail",))
 
 
 def test_overlapping_places_are_one_and_lines_stay() -> None:
-    assert masked("By Ann Lee.\nOk", Names()) == "By ████████\nOk"
-    assert labelled("By Ann Lee.", Names()) == "By [PERSON][PERSON]"
+    assert mask_places("By Ann Lee.\nOk", Names()) == "By ████████\nOk"
+    assert label_places("By Ann Lee.", Names()) == "By [PERSON][PERSON]"
 
 
 @pytest.mark.slow
@@ -81,20 +81,20 @@ def test_a_redacted_store_has_the_text_nowhere_and_quotes_are_in_their_place(
     )
     index = ("index", notes, "--store", store, "--no-vectors", "--redact", "email", "--json")
     assert spolia(*index).code == 0
-    again = spolia(*index).json
+    second_output = spolia(*index).json
     changed = spolia(*index, "--redact", f"{tmp_path / 'names.py'}:Names", "--workers", 0).json
-    assert (again["unchanged"], changed["unchanged"]) == (3, 0)
-    kept = b"".join(one.read_bytes() for one in store.rglob("*") if one.is_file())
-    assert (MAIL.encode() in kept, b"Aalborg" in kept) == (False, True)
-    found = spolia("search", "Aalborg harbour", "--store", store, "--flow", "bm25", "--top-k", 1, "--json").json["hits"]
-    (hit,) = found
+    assert (second_output["unchanged"], changed["unchanged"]) == (3, 0)
+    text = b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file())
+    assert (MAIL.encode() in text, b"Aalborg" in text) == (False, True)
+    hits = spolia("search", "Aalborg harbour", "--store", store, "--flow", "bm25", "--top-k", 1, "--json").json["hits"]
+    (hit,) = hits
     start, end = hit["span"]["start"], hit["span"]["end"]
     covered = TEXT.replace(MAIL, "█" * len(MAIL)).replace("Ann Lee", "█" * 7)
     assert covered[start:end] == hit["text"]
     assert spolia(*index, "--redact", "mail").code == 2
     plain = spolia("index", notes, "--store", store, "--no-vectors")
     assert (plain.code, "--rebuild to store it" in plain.err) == (2, True)
-    assert not any(MAIL.encode() in one.read_bytes() for one in store.rglob("*") if one.is_file())
+    assert not any(MAIL.encode() in path.read_bytes() for path in store.rglob("*") if path.is_file())
     assert spolia("index", notes, "--store", store, "--no-vectors", "--rebuild").code == 0
 
 
@@ -105,7 +105,7 @@ def test_a_trace_has_kinds_in_place_of_what_is_redacted(tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "n.spolia"))
     sync(str(tmp_path / "notes"), corpus, readers=redacting_readers(Patterns()), embedder=HashingEmbedder())
     flow = Dense(corpus.group(), HashingEmbedder()) >> Extract()
-    with Runs(tmp_path / "runs.db", values=True, redact=hiding(Patterns())) as runs:
+    with Runs(tmp_path / "runs.db", values=True, redact=make_redaction(Patterns())) as runs:
         for _ in range(2):
             with Run(journal=runs.journal, cache=runs.cache) as run:
                 flow(Query(f"Is {MAIL} at the harbour?"))
@@ -115,5 +115,5 @@ def test_a_trace_has_kinds_in_place_of_what_is_redacted(tmp_path: Path) -> None:
             flow(Query("Is there a harbour?"))
         ((cached,),) = runs.database.read("SELECT count(*) FROM cache")
         assert cached > 0
-    kept = b"".join(one.read_bytes() for one in tmp_path.glob("runs.db*"))
-    assert MAIL.encode() not in kept
+    text = b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert MAIL.encode() not in text

@@ -32,19 +32,19 @@ class Away(HashingEmbedder):
     """Does what is to be done as soon as it is asked for vectors, and cannot be reached then."""
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        for look in LOOKS:
-            look()
+        for original in LOOKS:
+            original()
         raise ModelUnavailable("nobody answers")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
-    (made / "krill.txt").write_text("Krill is eaten by whales.")
-    (made / "seals.txt").write_text("Seals bark at whales.")
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
+    (new_folder / "krill.txt").write_text("Krill is eaten by whales.")
+    (new_folder / "seals.txt").write_text("Seals bark at whales.")
     LOOKS.clear()
-    return made
+    return new_folder
 
 
 @pytest.fixture
@@ -52,19 +52,19 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "s.spolia"))
 
 
-def read_by(corpus: Corpus, *who: str) -> set[str]:
-    with Run(principal=who[0] if who else ""):
+def read_by(corpus: Corpus, *principals: str) -> set[str]:
+    with Run(principal=principals[0] if principals else ""):
         return {node.uri for node in BM25(corpus.group(), 10)(Query("whales")).nodes}
 
 
-def lists(krill: Sequence[str], others: Sequence[str] = ()) -> Callable[[str], Sequence[str]]:
-    return lambda uri: krill if "krill" in uri else others
+def lists(krill: Sequence[str], texts: Sequence[str] = ()) -> Callable[[str], Sequence[str]]:
+    return lambda uri: krill if "krill" in uri else texts
 
 
-def refused(folder: Path, corpus: Corpus, **how: Any) -> None:
+def refused(folder: Path, corpus: Corpus, **options: Any) -> None:
     """A run that ends by an embedder that is away, at the first text that it is asked for."""
     with pytest.raises(ModelUnavailable, match="nobody answers"):
-        sync(folder, corpus, embedder=Away(), **how)
+        sync(folder, corpus, embedder=Away(), **options)
 
 
 def zipped(files: Mapping[str, str]) -> bytes:
@@ -88,10 +88,10 @@ def test_it_holds_before_anything_is_embedded(folder: Path, corpus: Corpus) -> N
     sync(folder, corpus, embedder=HashingEmbedder(), access=lists(BOTH))
     (folder / "new.txt").write_text("New whales.")
     (folder / "seals.txt").unlink()
-    seen: list[set[str]] = []
-    LOOKS.append(lambda: seen.append(read_by(corpus, "bob")))
+    texts: list[set[str]] = []
+    LOOKS.append(lambda: texts.append(read_by(corpus, "bob")))
     refused(folder, corpus, access=lists(ANN))
-    assert seen == [set()]
+    assert texts == [set()]
 
 
 def test_a_changed_file_is_closed_as_it_was(folder: Path, corpus: Corpus) -> None:
@@ -133,10 +133,10 @@ def test_another_folder_takes_the_place_of_one_when_all_of_it_is_there(
     folder: Path, corpus: Corpus, tmp_path: Path
 ) -> None:
     sync(folder, corpus, embedder=HashingEmbedder())
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "letter.txt").write_text("Something about whales, and longer than that.")
-    refused(other, corpus, rebuild=True, splitter=Paragraphs())
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "letter.txt").write_text("Something about whales, and longer than that.")
+    refused(other_folder, corpus, rebuild=True, splitter=Paragraphs())
     assert read_by(corpus) == {"krill.txt", "seals.txt"}
 
 
@@ -147,10 +147,10 @@ def test_of_two_files_with_one_text_it_is_read_by_whoever_may_read_one_of_them(
     (folder / "copy.txt").write_text((folder / "krill.txt").read_text())
     sync(folder, corpus, embedder=HashingEmbedder(), access=lambda uri: BOTH)
     (folder / "new.txt").write_text("New whales.")
-    how: Any = {"access": lambda uri: others if uri == "copy.txt" else ANN}
-    refused(folder, corpus, **how)
+    options: Any = {"access": lambda uri: others if uri == "copy.txt" else ANN}
+    refused(folder, corpus, **options)
     assert (len(read_by(corpus, "bob")), len(read_by(corpus, "ann"))) == (len(others) - 1, 2)
-    sync(folder, corpus, embedder=HashingEmbedder(), **how)
+    sync(folder, corpus, embedder=HashingEmbedder(), **options)
     assert read_by(corpus, "bob") == ({"copy.txt"} if others == BOTH else set())
 
 
@@ -217,10 +217,10 @@ def test_what_was_unpacked_is_kept(folder: Path, corpus: Corpus) -> None:
 # Publications.
 
 
-def published(folder: Path, corpus: Corpus, **how: Any) -> tuple[int, SyncReport]:
-    before = corpus.latest().generation
-    report = sync(folder, corpus, **how)
-    return corpus.latest().generation - before, report
+def published(folder: Path, corpus: Corpus, **options: Any) -> tuple[int, SyncReport]:
+    previous_generation = corpus.latest().generation
+    report = sync(folder, corpus, **options)
+    return corpus.latest().generation - previous_generation, report
 
 
 def test_one_publication_where_there_is_nothing_else_to_do(folder: Path, corpus: Corpus) -> None:
@@ -249,9 +249,9 @@ def test_every_change_is_told_once(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, access=lists(BOTH))
     (folder / "seals.txt").unlink()
     (folder / "new.txt").write_text("New whales.")
-    told: list[tuple[str, str]] = []
-    sync(folder, corpus, access=lists(ANN), progress=lambda now: told.append((now.change, now.uri)))
-    assert sorted(one for one in told if one[0]) == [
+    results: list[tuple[str, str]] = []
+    sync(folder, corpus, access=lists(ANN), progress=lambda now: results.append((now.change, now.uri)))
+    assert sorted(result for result in results if result[0]) == [
         ("added", "new.txt"),
         ("changed", "a.zip/krill.txt"),
         ("changed", "krill.txt"),

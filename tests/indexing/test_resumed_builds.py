@@ -91,17 +91,17 @@ def test_a_run_that_makes_a_group_again_goes_on_where_it_was_stopped(folder: Pat
     class Stop(Exception):
         pass
 
-    seen = 0
+    count = 0
 
     def stop(now: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 3:
+        nonlocal count
+        count += 1
+        if count == 3:
             raise Stop
 
     with pytest.raises(Stop):
         sync(folder, corpus, batch=1, progress=stop)
-    assert any("were not made yet" in said for said in corpus.latest().check())
+    assert any("were not made yet" in message for message in corpus.latest().check())
     assert corpus.latest().unmade()[0].is_untried
     sync(folder, corpus, retry=False)
     assert corpus.latest().check() == []
@@ -113,9 +113,9 @@ def test_a_check_tells_documents_that_a_defined_group_lacks(folder: Path, corpus
     manifest = corpus.latest().manifest("chunk")
     with corpus.writer() as writer:
         writer.redefine("chunk", manifest)
-    (said,) = corpus.latest().check()
-    assert "group 'chunk': 3 documents were not made yet" in said
-    assert "spolia index" in said
+    (message,) = corpus.latest().check()
+    assert "group 'chunk': 3 documents were not made yet" in message
+    assert "spolia index" in message
 
 
 @pytest.mark.slow
@@ -135,13 +135,13 @@ def test_a_rebuild_of_the_main_group_keeps_groups_that_are_not_made_from_it(fold
 def test_a_rebuild_makes_groups_again_that_are_made_from_the_main_one(folder: Path, corpus: Corpus) -> None:
     titles = corpus.group("title", Definition(titled, parent="chunk"))
     sync(folder, corpus, splitter=Paragraphs(), groups=[titles])
-    before = corpus.latest().generation
+    previous_generation = corpus.latest().generation
     ASKED.clear()
     with pytest.raises(GroupError, match=r"'title' is made from 'chunk'.*Nothing was changed.*known=.*drop title"):
         sync(folder, corpus, splitter=Sentences(), rebuild=True)
-    assert corpus.latest().generation == before
+    assert corpus.latest().generation == previous_generation
     plan = planned(folder, corpus, splitter=Sentences(), known=[titled])
-    assert [(one.group, one.change, one.nodes) for one in plan.groups] == [
+    assert [(group.group, group.change, group.nodes) for group in plan.groups] == [
         ("chunk", "rebuilt", 4),
         ("title", "rebuilt", 4),
     ]
@@ -158,10 +158,10 @@ def test_another_embedder_cuts_nothing_again(folder: Path, corpus: Corpus) -> No
     titles = corpus.group("title", Definition(titled, parent="chunk"))
     sync(folder, corpus, splitter=Paragraphs(), embedder=EMBEDDER, groups=[titles])
     ASKED.clear()
-    other = HashingEmbedder(32)
-    report = sync(folder, corpus, splitter=Paragraphs(), embedder=other, rebuild=True, known=[titled])
+    other_embedder = HashingEmbedder(32)
+    report = sync(folder, corpus, splitter=Paragraphs(), embedder=other_embedder, rebuild=True, known=[titled])
     assert (ASKED, report.embedded, report.chunks) == ([], 4, 0)
-    assert corpus.latest().manifest("chunk").embedder == other.name
+    assert corpus.latest().manifest("chunk").embedder == other_embedder.name
     assert reports(corpus)["tides.txt"].chunks == 2
     assert corpus.latest().check() == []
 
@@ -192,45 +192,45 @@ def test_what_was_embedded_is_kept_when_a_run_is_interrupted(folder: Path, corpu
     embedder = Interrupted(16)
     with pytest.raises(KeyboardInterrupt):
         sync(folder, corpus, splitter=Paragraphs(), embedder=embedder)
-    kept = len(EMBEDDED)
-    assert kept
+    count = len(EMBEDDED)
+    assert count
     assert corpus.latest().groups() == ()
     report = sync(folder, corpus, splitter=Paragraphs(), embedder=HashingEmbedder(16))
-    assert report.embedded == 304 - kept
+    assert report.embedded == 304 - count
     assert corpus.latest().check() == []
 
 
 def test_who_searches_while_the_first_run_is_under_way_is_told_so(folder: Path, corpus: Corpus) -> None:
-    said: list[str] = []
+    texts: list[str] = []
     reader = Corpus(corpus.path, wait_s=0)
 
-    def look(now: object) -> None:
-        if not said:
+    def search_once(now: object) -> None:
+        if not texts:
             with pytest.raises(StoreBusy, match="no group 'chunk' yet") as busy:
                 found(reader, "moon")
-            said.append(str(busy.value))
+            texts.append(str(busy.value))
 
-    sync(folder, corpus, progress=look)
-    assert "is being indexed, by this process" in said[0]
-    assert "Published so far: 0 documents" in said[0]
+    sync(folder, corpus, progress=search_once)
+    assert "is being indexed, by this process" in texts[0]
+    assert "Published so far: 0 documents" in texts[0]
     assert found(reader, "moon") == ["tides.txt"]
 
 
 @pytest.mark.slow
 def test_an_embedder_that_is_left_out_is_named(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=EMBEDDER)
-    said = rf"embedded with '{EMBEDDER.name}', and no embedder was named\. .*embedder=HashingEmbedder\(…\)"
-    with pytest.raises(ManifestMismatch, match=said):
+    message = rf"embedded with '{EMBEDDER.name}', and no embedder was named\. .*embedder=HashingEmbedder\(…\)"
+    with pytest.raises(ManifestMismatch, match=message):
         sync(folder, corpus)
-    with pytest.raises(ManifestMismatch, match=said):
+    with pytest.raises(ManifestMismatch, match=message):
         add_texts(corpus, {"a": "A text."})
     add_texts(corpus, {"a": "A text."}, embedder=EMBEDDER)
 
 
 @pytest.mark.slow
 def test_groups_below_an_abandoned_one_follow_when_it_does(folder: Path, corpus: Corpus) -> None:
-    below = corpus.group("word", Definition(Sentences(), parent="title"))
-    sync(folder, corpus, groups=[corpus.group("title", Definition(titled)), below])
+    group = corpus.group("word", Definition(Sentences(), parent="title"))
+    sync(folder, corpus, groups=[corpus.group("title", Definition(titled)), group])
     (folder / "moss.txt").write_text("Moss grows slowly.")
     sync(folder, Corpus(corpus.path))
     assert found(corpus, "moss", "word") == []

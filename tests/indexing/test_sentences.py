@@ -70,8 +70,8 @@ def test_every_character_but_blanks_is_in_exactly_one_sentence(text: str) -> Non
     covered = [0] * len(text)
     for start, end in sentences(text):
         assert text[start:end] == text[start:end].strip() != ""
-        for at in range(start, end):
-            covered[at] += 1
+        for index in range(start, end):
+            covered[index] += 1
     for character, times in zip(text, covered, strict=True):
         assert times == 1 or (times == 0 and character.isspace())
 

@@ -36,7 +36,9 @@ class Bytes(Value):
 
 
 def split(text: str, splitter: SlidingWindow, *headings: int) -> list[Node]:
-    document = Document("d", text, uri="d.txt", headings=tuple(Heading(at, 1, f"H{at}") for at in sorted(headings)))
+    document = Document(
+        "d", text, uri="d.txt", headings=tuple(Heading(position, 1, f"H{position}") for position in sorted(headings))
+    )
     nodes = list(cut_document(document, splitter))
     assert len({node.id for node in nodes}) == len(nodes)
     for node in nodes:
@@ -49,11 +51,11 @@ def split(text: str, splitter: SlidingWindow, *headings: int) -> list[Node]:
 
 
 def covered(text: str, nodes: list[Node]) -> bool:
-    seen = bytearray(len(text))
+    content = bytearray(len(text))
     for node in nodes:
         assert node.span is not None
-        seen[node.span.start : node.span.end] = b"\1" * (node.span.end - node.span.start)
-    return all(mark or character.isspace() for mark, character in zip(seen, text, strict=True))
+        content[node.span.start : node.span.end] = b"\1" * (node.span.end - node.span.start)
+    return all(mark or character.isspace() for mark, character in zip(content, text, strict=True))
 
 
 def starts(nodes: list[Node]) -> list[int]:
@@ -155,9 +157,9 @@ def test_pages_and_lines_are_those_of_the_span() -> None:
     document = Document("d", f"{first}\n{second}", pages=(0, len(first) + 1))
     spans = [node.span for node in cut_document(document, SlidingWindow(size=8, overlap=0))]
     assert [span.pages for span in spans if span] == [(1, 1), (2, 2)]
-    both = next(cut_document(document, SlidingWindow())).span
-    assert both is not None
-    assert (both.pages, both.lines) == ((1, 2), None)
+    whole_span = next(cut_document(document, SlidingWindow())).span
+    assert whole_span is not None
+    assert (whole_span.pages, whole_span.lines) == ((1, 2), None)
     whole = next(cut_document(document, SlidingWindow()))
     parts = [
         whole.span_of(start, end) for start, end in ((0, 9), (len(first) + 1, len(whole.text)), (5, len(first) + 9))
@@ -165,8 +167,8 @@ def test_pages_and_lines_are_those_of_the_span() -> None:
     assert [part.place for part in parts if part] == ["page 1", "page 2", "pages 1-2"]
     for end in ("\n", "\r\n", "\r"):
         text = end.join(["One.", "", "Two.", "Three."])
-        found = [node.span.lines for node in split(text, SlidingWindow(size=2, overlap=0)) if node.span]
-        assert found == [(1, 1), (3, 3), (4, 4)]
+        lines = [node.span.lines for node in split(text, SlidingWindow(size=2, overlap=0)) if node.span]
+        assert lines == [(1, 1), (3, 3), (4, 4)]
 
 
 def test_a_long_sentence_is_cut_after_a_word() -> None:

@@ -67,10 +67,10 @@ def corpus(address: str) -> Corpus:
 
 
 def texts(corpus: Corpus) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    new_texts: dict[str, list[str]] = {}
     for node in corpus.snapshot().all_nodes("chunk"):
-        found.setdefault(node.uri, []).append(node.text)
-    return found
+        new_texts.setdefault(node.uri, []).append(node.text)
+    return new_texts
 
 
 def counts(report: SyncReport) -> tuple[int, ...]:
@@ -110,11 +110,11 @@ def test_a_folder_is_indexed_and_can_be_searched(folder: Path, corpus: Corpus) -
 def test_nothing_changed_means_no_write_and_no_embedding(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=Letters())
     assert len(embedded) == 3
-    before = files_of(corpus.path)
+    previous_files = files_of(corpus.path)
     report = sync(folder, corpus, embedder=Letters())
     assert counts(report) == (0, 0, 0, 0, 3)
     assert (report.generation, report.embedded, len(embedded)) == (1, 0, 3)
-    assert files_of(corpus.path) == before
+    assert files_of(corpus.path) == previous_files
 
 
 @pytest.mark.slow
@@ -134,11 +134,11 @@ def test_a_file_with_another_time_and_the_same_content_is_not_read_again(folder:
 @pytest.mark.slow
 def test_a_moved_file_costs_nothing(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=Letters())
-    before = {node.id for node in corpus.snapshot().all_nodes("chunk")}
+    previous_value = {node.id for node in corpus.snapshot().all_nodes("chunk")}
     (folder / "a.txt").rename(folder / "sub" / "moved.txt")
     report = sync(folder, corpus, embedder=Letters())
     assert counts(report) == (0, 0, 1, 0, 2)
-    assert {node.id for node in corpus.snapshot().all_nodes("chunk")} == before
+    assert {node.id for node in corpus.snapshot().all_nodes("chunk")} == previous_value
     assert found(corpus, "arches") == ["sub/moved.txt"]
     assert report.embedded == 0
     assert "a.txt" not in corpus.snapshot().sources()
@@ -197,17 +197,17 @@ def test_what_was_read_is_published_after_a_while_however_little_it_is(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spolia.indexing.sync.sync_run.LONGEST_UNPUBLISHED_S", 0.0)
-    seen: list[int] = []
+    numbers: list[int] = []
 
     def stop(now: Progress) -> None:
-        seen.append(len(corpus.latest().sources()))
+        numbers.append(len(corpus.latest().sources()))
         if now.done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         sync(folder, corpus, progress=stop, workers=0)
     assert len(corpus.latest().sources()) >= 2
-    assert sorted(seen) == seen
+    assert sorted(numbers) == numbers
     monkeypatch.undo()
     assert sync(folder, corpus).failed == ()
     assert corpus.latest().check() == []
@@ -217,15 +217,15 @@ def test_what_was_read_is_published_after_a_while_however_little_it_is(
 def test_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
     for number in range(10):
         (folder / f"n{number}.txt").write_text(f"Passage number {number}.")
-    seen: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
 
-    def look(progress: Progress) -> None:
-        seen.append((progress.done, sum(1 for _ in corpus.snapshot().documents())))
+    def record_progress(progress: Progress) -> None:
+        results.append((progress.done, sum(1 for _ in corpus.snapshot().documents())))
 
-    report = sync(folder, corpus, batch=4, progress=look)
+    report = sync(folder, corpus, batch=4, progress=record_progress)
     assert report.generation == 4
-    assert [there for _, there in seen] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12]
-    assert [done for done, _ in seen] == list(range(1, 14))
+    assert [target for _, target in results] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12]
+    assert [done for done, _ in results] == list(range(1, 14))
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_other_parts_are_refused_naming_both(
 @pytest.mark.slow
 def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
-    before = [node.id for node in corpus.snapshot().all_nodes("chunk")]
+    previous_value = [node.id for node in corpus.snapshot().all_nodes("chunk")]
     whole = planned(folder, corpus, embedder=Letters())
     (plan,) = whole.groups
     assert not whole.rebuild
@@ -277,7 +277,7 @@ def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder:
     report = sync(folder, corpus, embedder=Letters())
     assert (report.unchanged, report.chunks, report.embedded) == (3, 0, 3)
     snapshot = corpus.snapshot()
-    assert [node.id for node in snapshot.all_nodes("chunk")] == before
+    assert [node.id for node in snapshot.all_nodes("chunk")] == previous_value
     assert snapshot.manifest("chunk").embedder == Letters().name
     assert len(Dense(corpus.group(), Letters())(Query("stone"))) == 3
     assert snapshot.check() == []
@@ -290,9 +290,9 @@ def test_the_splitter_of_an_embedder_is_the_same_one_wherever_its_weights_are(
     monkeypatch.setattr(WordPiece, "count", lambda self, texts: [len(text.split()) for text in texts])
     monkeypatch.setattr(WordPiece, "covers", lambda self, text: 1.0)
     sync(folder, corpus, splitter=SlidingWindow(tokenizer=WordPiece("/here")))
-    before = texts(corpus)
+    previous_texts = texts(corpus)
     assert counts(sync(folder, corpus, splitter=SlidingWindow(tokenizer=WordPiece("/there")))) == (0, 0, 0, 0, 3)
-    assert texts(corpus) == before
+    assert texts(corpus) == previous_texts
     monkeypatch.setattr(WordPiece, "fingerprint", lambda self: f"another vocabulary{self.weights}")
     with pytest.raises(ManifestMismatch, match="SlidingWindow"):
         sync(folder, corpus, splitter=SlidingWindow(tokenizer=WordPiece("/elsewhere")))
@@ -327,16 +327,18 @@ def test_the_report_of_each_document_is_kept_in_the_store(folder: Path, corpus: 
     (folder / "korean.txt").write_text("서울은 대한민국의 수도이다.")
     (folder / "empty.txt").write_text("")
     report = sync(folder, corpus, embedder=Letters())
-    there = reports(corpus)
-    assert there["p.pdf"] == DocumentReport(
+    existing_reports = reports(corpus)
+    assert existing_reports["p.pdf"] == DocumentReport(
         "pdf", 15, pages=2, empty_pages=(2,), chunks=1, tokens=5,
     )  # fmt: skip
-    assert there["long.txt"].beyond_window == there["long.txt"].chunks == 1
-    assert "window" in there["long.txt"].warnings[0]
-    assert there["latin.txt"].encoding == "cp1252"
-    assert "knows" in there["korean.txt"].warnings[0]
-    assert there["empty.txt"] == DocumentReport("text", 0, tokens=0, encoding="utf-8", warnings=("It has no text.",))
-    assert there["a.txt"].warnings == ()
+    assert existing_reports["long.txt"].beyond_window == existing_reports["long.txt"].chunks == 1
+    assert "window" in existing_reports["long.txt"].warnings[0]
+    assert existing_reports["latin.txt"].encoding == "cp1252"
+    assert "knows" in existing_reports["korean.txt"].warnings[0]
+    assert existing_reports["empty.txt"] == DocumentReport(
+        "text", 0, tokens=0, encoding="utf-8", warnings=("It has no text.",)
+    )
+    assert existing_reports["a.txt"].warnings == ()
     assert report.warned == 4
 
 
@@ -347,6 +349,10 @@ def test_a_document_too_long_to_list_its_nodes_is_the_same(
     (folder / "copy.txt").write_text("Arches stand on piers.")
     monkeypatch.setattr("spolia.stores.groups.nodes.LISTED", 0)
     sync(folder, corpus, embedder=Letters())
-    there = reports(corpus)
-    assert there["a.txt"] == there["copy.txt"] == DocumentReport("text", 22, chunks=1, tokens=6, encoding="utf-8")
+    existing_reports = reports(corpus)
+    assert (
+        existing_reports["a.txt"]
+        == existing_reports["copy.txt"]
+        == DocumentReport("text", 22, chunks=1, tokens=6, encoding="utf-8")
+    )
     assert texts(corpus)["a.txt"] == ["Arches stand on piers."]

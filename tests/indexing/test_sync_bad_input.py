@@ -77,17 +77,17 @@ def test_what_cannot_be_looked_at_is_not_taken_for_gone(
     for name in ("sub/a.txt", "sub/below/b.txt"):
         (folder / name).write_text("Still there.")
     sync(folder, corpus)
-    look = os.lstat
+    original = os.lstat
 
     def refused(path: Any, *, dir_fd: int | None = None) -> os.stat_result:
         if path in ("a.txt", "below"):  # as of a folder that may be listed, and not searched
             raise PermissionError(13, "Permission denied")
-        return look(path, dir_fd=dir_fd)
+        return original(path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "lstat", refused)
     report = sync(folder, corpus)
-    said = "It cannot be looked at: Permission denied."
-    assert (reasons(report), report.removed) == ({"sub/a.txt": said, "sub/below": said}, 0)
+    message = "It cannot be looked at: Permission denied."
+    assert (reasons(report), report.removed) == ({"sub/a.txt": message, "sub/below": message}, 0)
     assert set(corpus.snapshot().sources()) == {"good.txt", "sub/a.txt", "sub/below/b.txt"}
 
 
@@ -98,13 +98,18 @@ def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkey
     read: list[str] = []
     load = files.load
 
-    def noted(path: str, **how: Any) -> files.Loaded:
+    def noted(path: str, **options: Any) -> files.Loaded:
         read.append(Path(path).name)
-        return load(path, **how)
+        return load(path, **options)
 
     monkeypatch.setattr("spolia.indexing.sync.files.load", noted)
-    again = sync(folder, corpus, retry=False)
-    assert (again.failed, again.unchanged, again.generation, read) == (first.failed, 1, first.generation, [])
+    second_summary = sync(folder, corpus, retry=False)
+    assert (second_summary.failed, second_summary.unchanged, second_summary.generation, read) == (
+        first.failed,
+        1,
+        first.generation,
+        [],
+    )
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing more")
     assert [uri for uri, _ in sync(folder, corpus, retry=False).failed] == ["broken.pdf"]
     sync(folder, corpus)
@@ -122,28 +127,28 @@ def test_an_empty_folder_changes_nothing(folder: Path, corpus: Corpus) -> None:
 @pytest.mark.slow
 def test_another_folder_is_refused_before_anything_is_forgotten(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     sync(folder, corpus)
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "letter.txt").write_text("Something else altogether, and longer.")
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "letter.txt").write_text("Something else altogether, and longer.")
     with pytest.raises(FolderError, match=r"holds 1 documents of .*, and none of them is in .*other.*rebuild"):
-        sync(other, corpus)
+        sync(other_folder, corpus)
     assert texts(corpus) == {"good.txt": GOOD}
-    sync(other, corpus, rebuild=True)
+    sync(other_folder, corpus, rebuild=True)
     assert set(texts(corpus)) == {"letter.txt"}
 
 
 @pytest.mark.slow
 def test_a_folder_is_told_apart_by_more_than_some_names_and_sizes(tmp_path: Path, corpus: Corpus) -> None:
-    notes, other = tmp_path / "notes", tmp_path / "other"
+    notes, other_folder = tmp_path / "notes", tmp_path / "other"
     for number in range(9):
-        for folder, words in ((notes / "hr", "Notes"), (other, "Other")):
+        for folder, words in ((notes / "hr", "Notes"), (other_folder, "Other")):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{words}{number}.txt").write_text(f"{words} number {number}.")
     (notes / "README.txt").write_text("About notes.")
-    (other / "README.txt").write_text("About this.")
+    (other_folder / "README.txt").write_text("About this.")
     sync(notes, corpus)
-    for folder, there in ((other, "1 of them is"), (notes / "hr", "none of them is")):
-        with pytest.raises(FolderError, match=f"holds 10 documents of {notes}, and {there} in {folder}"):
+    for folder, text in ((other_folder, "1 of them is"), (notes / "hr", "none of them is")):
+        with pytest.raises(FolderError, match=f"holds 10 documents of {notes}, and {text} in {folder}"):
             sync(folder, corpus)
     copied = shutil.copytree(notes, tmp_path / "copied")
     assert sync(copied, corpus).unchanged == 10
@@ -177,12 +182,12 @@ def test_what_is_in_a_folder_that_cannot_be_listed_is_kept(
     (folder / "sub").mkdir()
     (folder / "sub" / "a.txt").write_text("Inside.")
     sync(folder, corpus)
-    opened = os.open
+    original = os.open
 
-    def refuse(path: str, *how: Any, **more: Any) -> int:
+    def refuse(path: str, *arguments: Any, **more: Any) -> int:
         if str(path).endswith("sub"):
             raise PermissionError(13, "Permission denied", path)
-        return opened(path, *how, **more)
+        return original(path, *arguments, **more)
 
     monkeypatch.setattr("spolia.indexing.sync.files.os.open", refuse)
     report = sync(folder, corpus)
@@ -205,8 +210,12 @@ def test_bad_documents_are_recorded_and_the_others_go_on(folder: Path, corpus: C
     rows = corpus.snapshot().sources()
     assert {uri for uri, row in rows.items() if row.status == "failed"} == {uri for uri, _ in report.failed}
     assert "password" in rows["locked.pdf"].error
-    again = sync(folder, corpus)
-    assert (again.generation, len(again.failed), again.unchanged) == (report.generation, 5, 2)
+    second_summary = sync(folder, corpus)
+    assert (second_summary.generation, len(second_summary.failed), second_summary.unchanged) == (
+        report.generation,
+        5,
+        2,
+    )
     (folder / "corrupt.pdf").write_bytes(pdf_of([["Mended."]]))
     assert sync(folder, corpus).changed == 1
     assert texts(corpus)["corrupt.pdf"] == "Mended."
@@ -270,11 +279,11 @@ def test_a_file_that_cannot_be_opened_keeps_what_was_known(
 def before_each_read(monkeypatch: pytest.MonkeyPatch, happens: Callable[[str], None]) -> None:
     load = files.load
 
-    def late(path: str, **how: Any) -> files.Loaded:
+    def read_late(path: str, **options: Any) -> files.Loaded:
         happens(path)
-        return load(path, **how)
+        return load(path, **options)
 
-    monkeypatch.setattr("spolia.indexing.sync.files.load", late)
+    monkeypatch.setattr("spolia.indexing.sync.files.load", read_late)
 
 
 @pytest.mark.parametrize("what", ["sub/a.txt", "sub", "."])
@@ -330,14 +339,14 @@ def test_a_link_that_leads_out_once_it_was_looked_at_is_not_followed(
     (folder / "link.txt").symlink_to(folder / "good.txt")
     read = os.readlink
 
-    def late(path: Any, **how: Any) -> Any:
-        found = read(path, **how)
+    def read_late(path: Any, **options: Any) -> Any:
+        result = read(path, **options)
         if not os.path.samefile(folder / "link.txt", tmp_path / "secret.txt"):
             (folder / "link.txt").unlink()
             (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
-        return found
+        return result
 
-    monkeypatch.setattr(os, "readlink", late)
+    monkeypatch.setattr(os, "readlink", read_late)
     report = sync(folder, corpus, workers=0)
     assert report.failed == (("link.txt", "It is a link to another file than when it was listed. Index again."),)
     assert texts(corpus) == {"good.txt": GOOD}
@@ -349,15 +358,15 @@ def test_a_folder_that_became_a_link_before_it_is_listed_is_not_followed(
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "a.txt").write_text("Secret.")
     (folder / "sub").mkdir()
-    listed = files._listed
+    listed = files._open_folder
 
-    def late(path: str) -> Any:
+    def list_late(path: str) -> Any:
         if path.endswith("sub"):
             (folder / "sub").rmdir()
             (folder / "sub").symlink_to(tmp_path / "outside")
         return listed(path)
 
-    monkeypatch.setattr("spolia.indexing.sync.files._listed", late)
+    monkeypatch.setattr("spolia.indexing.sync.files._listed", list_late)
     report = sync(folder, corpus, workers=0)
     assert set(corpus.snapshot().sources()) == {"good.txt"}
     assert report.added == 1
@@ -370,16 +379,16 @@ def test_a_new_file_that_is_deleted_before_it_is_read_counts_as_never_listed(
     for name in ("gone.txt", "sub/gone.txt"):
         (folder / name).write_text("Gone.")
     (folder / "last.txt").write_text("Last.")
-    told: list[Progress] = []
+    progresses: list[Progress] = []
 
     def deleted(path: str) -> None:
         if path.endswith("gone.txt"):
             Path(path).unlink(missing_ok=True)
 
     before_each_read(monkeypatch, deleted)
-    report = sync(folder, corpus, progress=told.append)
+    report = sync(folder, corpus, progress=progresses.append)
     assert (report.failed, report.added, report.removed) == ((), 2, 0)
-    assert (told[-1].done, told[-1].total) == (2, 2)
+    assert (progresses[-1].done, progresses[-1].total) == (2, 2)
     assert set(corpus.snapshot().sources()) == {"good.txt", "last.txt"}
 
 
@@ -429,16 +438,16 @@ def test_a_folder_or_file_that_is_deleted_while_the_folder_is_listed_counts_as_n
     for name in ("gone.txt", "sub/a.txt"):
         (folder / name).write_text("Gone.")
     sync(folder, corpus)
-    listed = files._listed
+    listed = files._open_folder
 
     @contextmanager
-    def late(path: str) -> Iterator[tuple[int, list[str]]]:
-        with listed(path) as found:
+    def list_late(path: str) -> Iterator[tuple[int, list[str]]]:
+        with listed(path) as result:
             (folder / "gone.txt").unlink(missing_ok=True)
             shutil.rmtree(folder / "sub", ignore_errors=True)
-            yield found
+            yield result
 
-    monkeypatch.setattr(files, "_listed", late)
+    monkeypatch.setattr(files, "_listed", list_late)
     report = sync(folder, corpus)
     assert (report.skipped, report.failed, report.removed) == ((), (), 2)
     assert set(corpus.snapshot().sources()) == {"good.txt"}
@@ -450,16 +459,16 @@ def test_a_folder_that_vanishes_as_a_whole_while_it_is_listed_takes_nothing_in_i
     (folder / "sub").mkdir()
     (folder / "sub" / "a.txt").write_text("Inside.")
     sync(folder, corpus)
-    listed = files._listed
+    listed = files._open_folder
 
     @contextmanager
-    def late(path: str) -> Iterator[tuple[int, list[str]]]:
-        with listed(path) as found:
-            yield found
+    def list_late(path: str) -> Iterator[tuple[int, list[str]]]:
+        with listed(path) as result:
+            yield result
             folder.rename(folder.parent / "elsewhere")
             folder.mkdir()
 
-    monkeypatch.setattr(files, "_listed", late)
+    monkeypatch.setattr(files, "_listed", list_late)
     report = sync(folder, corpus)
     assert (reasons(report), report.removed) == ({"sub/": "It cannot be listed: No such file or directory."}, 0)
     assert texts(corpus) == {"good.txt": GOOD, "sub/a.txt": "Inside."}
@@ -503,11 +512,11 @@ def test_links(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     report = sync(folder, corpus)
     assert texts(corpus) == {"alias.txt": GOOD}  # the document that good.txt holds too
     assert set(corpus.snapshot().sources()) == {"alias.txt", "good.txt"}
-    said = reasons(report)
-    assert set(said) == {"loop", "self", "file.txt", "out", "broken.txt"}
-    assert "out of the folder" in said["file.txt"]
-    assert "out of the folder" in said["out"]
-    assert "leads nowhere" in said["broken.txt"]
+    reported_texts = reasons(report)
+    assert set(reported_texts) == {"loop", "self", "file.txt", "out", "broken.txt"}
+    assert "out of the folder" in reported_texts["file.txt"]
+    assert "out of the folder" in reported_texts["out"]
+    assert "leads nowhere" in reported_texts["broken.txt"]
     sync(folder, corpus, follow_links=True)
     assert "out/secret.txt" in corpus.snapshot().sources()
     assert not any(uri.startswith("out/deep/loop") for uri in corpus.snapshot().sources())
@@ -596,8 +605,8 @@ def test_a_file_of_many_megabytes_takes_memory_in_proportion(folder: Path, corpu
 def test_a_killed_run_leaves_a_whole_store_and_the_next_one_goes_on(
     folder: Path, corpus: Corpus, number: signal.Signals
 ) -> None:
-    for at in range(300):
-        (folder / f"{at:03}.txt").write_text(f"Passage {at}.")
+    for index in range(300):
+        (folder / f"{index:03}.txt").write_text(f"Passage {index}.")
     code = (
         "import sys, time\n"
         "from spolia.indexing.sync.sync import sync\n"

@@ -195,29 +195,29 @@ def test_a_file_with_the_name_of_a_text_is_left_out(folder: Path, corpus: Corpus
 
 
 def test_a_temporary_corpus_leaves_nothing(folder: Path, tmp_path: Path) -> None:
-    within = tmp_path / "within"
-    within.mkdir()
-    with temporary([folder / "stones.txt"], within=within, embedder=HashingEmbedder()) as corpus:
+    inner_folder = tmp_path / "within"
+    inner_folder.mkdir()
+    with temporary([folder / "stones.txt"], parent_folder=inner_folder, embedder=HashingEmbedder()) as corpus:
         assert BM25(corpus.group("sentence"))(Query("reused")).nodes[0].text == STONES
-        assert os.listdir(within)
-    assert os.listdir(within) == []
+        assert os.listdir(inner_folder)
+    assert os.listdir(inner_folder) == []
     assert not corpus.exists()
 
 
 def test_a_temporary_corpus_is_deleted_after_an_error(folder: Path, tmp_path: Path) -> None:
-    within = tmp_path / "within"
-    within.mkdir()
-    with pytest.raises(ZeroDivisionError), temporary({"salt": SALT}, within=within):
+    inner_folder = tmp_path / "within"
+    inner_folder.mkdir()
+    with pytest.raises(ZeroDivisionError), temporary({"salt": SALT}, parent_folder=inner_folder):
         _ = 1 / 0
-    with pytest.raises(FolderError), temporary(folder / "nowhere", within=within):
+    with pytest.raises(FolderError), temporary(folder / "nowhere", parent_folder=inner_folder):
         pass
-    assert os.listdir(within) == []
+    assert os.listdir(inner_folder) == []
 
 
 def test_two_temporary_corpora_at_the_same_time_are_two(folder: Path) -> None:
-    with temporary({"salt": SALT}) as one, temporary(folder) as other:
-        assert texts(one) == {"text:salt": SALT}
-        assert texts(other) == {"stones.txt": STONES, "sub/roads.txt": ROADS}
+    with temporary({"salt": SALT}) as item, temporary(folder) as other_corpus:
+        assert texts(item) == {"text:salt": SALT}
+        assert texts(other_corpus) == {"stones.txt": STONES, "sub/roads.txt": ROADS}
 
 
 @pytest.mark.slow

@@ -26,11 +26,11 @@ WHY = "times: The reply to spolia:indexing/prompts/"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
     for name in ("krill", "seals", "whales"):
-        (made / f"{name}.txt").write_text(f"Here {name} glow.")
-    return made
+        (new_folder / f"{name}.txt").write_text(f"Here {name} glow.")
+    return new_folder
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def test_sync_tells_how_often_while_it_builds_and_while_it_follows(folder: Path,
         with Run():
             return sync(folder, corpus, groups=[answers]).behind
 
-    ((group, why),) = synced()
-    assert (group, why.startswith(f"2 {WHY}question_answers.txt")) == ("answers", True)
-    assert "it must be pairs of lines" in why
+    ((group, reason),) = synced()
+    assert (group, reason.startswith(f"2 {WHY}question_answers.txt")) == ("answers", True)
+    assert "it must be pairs of lines" in reason
     assert [node.text for node in corpus.latest().all_nodes("answers")] == ["What glows?\nKrill."]
     (folder / "more.txt").write_text("Here seals sleep.")
-    ((group, why),) = synced()
-    assert (group, why.startswith("once: The reply to")) == ("answers", True)
+    ((group, reason),) = synced()
+    assert (group, reason.startswith("once: The reply to")) == ("answers", True)
     assert synced() == ()
 
 
@@ -66,9 +66,9 @@ def test_sync_tells_how_often_while_it_builds_and_while_it_follows(folder: Path,
 )
 def test_materialise_tells_how_often(folder: Path, corpus: Corpus, transform: Transform, said: str) -> None:
     sync(folder, corpus)
-    told = materialise([corpus.group("made", Definition(transform))])
-    assert [lack.reason[: len(said)] for lack in told] == [said] * bool(said)
-    assert [(lack.document, lack.uri, lack.group) for lack in told] == [("", "", "made")] * bool(said)
+    missing_nodes = materialise([corpus.group("made", Definition(transform))])
+    assert [lack.reason[: len(said)] for lack in missing_nodes] == [said] * bool(said)
+    assert [(lack.document, lack.uri, lack.group) for lack in missing_nodes] == [("", "", "made")] * bool(said)
     assert materialise([corpus.group("made", Definition(transform))]) == ()
 
 
@@ -76,9 +76,9 @@ def test_a_search_that_builds_a_group_notes_how_often(folder: Path, corpus: Corp
     sync(folder, corpus)
     with Runs(tmp_path / "runs.db") as runs:
         with Run(journal=runs.journal) as run:
-            found = BM25(corpus.group("answers", Definition(ANSWERS)))(Query("What glows?"))
-        assert [node.uri for node in found.nodes] == ["krill.txt"]
+            ranking = BM25(corpus.group("answers", Definition(ANSWERS)))(Query("What glows?"))
+        assert [node.uri for node in ranking.nodes] == ["krill.txt"]
         runs.journal.flush()
-        notes = [said for span in runs.journal.spans(run.id) for said in span.notes]
-    assert any(said.startswith("In group 'answers', 2 times: The reply to") for said in notes)
-    assert not any("lacks" in said for said in notes)
+        notes = [note for span in runs.journal.spans(run.id) for note in span.notes]
+    assert any(note.startswith("In group 'answers', 2 times: The reply to") for note in notes)
+    assert not any("lacks" in note for note in notes)

@@ -62,11 +62,11 @@ class Slow:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
-    (made / "krill.note").write_text("Krill is eaten by whales.")
-    (made / "seals.note").write_text("Seals bark at whales.")
-    return made
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
+    (new_folder / "krill.note").write_text("Krill is eaten by whales.")
+    (new_folder / "seals.note").write_text("Seals bark at whales.")
+    return new_folder
 
 
 @pytest.fixture
@@ -80,26 +80,26 @@ def under_way(folder: Path, corpus: Corpus) -> Iterator[Callable[..., tuple[Slow
     readers: list[Slow] = []
     with ThreadPoolExecutor() as threads:
 
-        def start(**how: Any) -> tuple[Slow, Future[SyncReport]]:
+        def start(**options: Any) -> tuple[Slow, Future[SyncReport]]:
             reader = Slow()
             readers.append(reader)
-            found = threads.submit(sync, folder, corpus, readers=[reader], workers=0, **how)
+            future = threads.submit(sync, folder, corpus, readers=[reader], workers=0, **options)
             while not reader.reads.wait(0.05):
-                assert not found.done() or found.result()
-            return reader, found
+                assert not future.done() or future.result()
+            return reader, future
 
         yield start
         for reader in readers:
             reader.go.set()
 
 
-def read_by(corpus: Corpus, who: str) -> set[str]:
-    with Run(principal=who):
+def read_by(corpus: Corpus, principals: str) -> set[str]:
+    with Run(principal=principals):
         return {node.uri for node in BM25(corpus.group(), 10)(Query("whales")).nodes}
 
 
-def indexed(folder: Path, corpus: Corpus, **how: Any) -> None:
-    sync(folder, corpus, readers=[Slow()], workers=0, **how)
+def indexed(folder: Path, corpus: Corpus, **options: Any) -> None:
+    sync(folder, corpus, readers=[Slow()], workers=0, **options)
     (folder / "slow.note").write_text("Slow whales.")
 
 
@@ -126,14 +126,14 @@ def test_a_file_that_is_being_read_keeps_the_readers_that_it_is_given_meanwhile(
 ) -> None:
     indexed(folder, corpus, access=lambda uri: BOTH)
     (folder / "krill.note").write_text("Krill is eaten by whales and by seals.")
-    for how in ({}, {"access": lambda uri: BOTH}):
-        (folder / "slow.note").write_text(f"Slow whales {len(how)}.")
-        (folder / "krill.note").write_text(f"Krill is eaten by whales and by {len(how)} seals.")
-        if not how:  # who may read the new file has to be said
+    for options in ({}, {"access": lambda uri: BOTH}):
+        (folder / "slow.note").write_text(f"Slow whales {len(options)}.")
+        (folder / "krill.note").write_text(f"Krill is eaten by whales and by {len(options)} seals.")
+        if not options:  # who may read the new file has to be said
             sync(folder, corpus, readers=[go()], workers=0, access=lambda uri: BOTH)
             (folder / "slow.note").write_text("Slow whales, again.")
             (folder / "krill.note").write_text("Krill is eaten by whales, again.")
-        reader, run = under_way(**how)
+        reader, run = under_way(**options)
         revoke(corpus, "krill.note", ANN)
         reader.go.set()
         assert run.result().changed == 2
@@ -152,16 +152,16 @@ def test_a_first_sync_beside_one_of_another_folder_is_refused_as_if_it_had_begun
     corpus: Corpus, under_way: Any, folder: Path, tmp_path: Path
 ) -> None:
     (folder / "slow.note").write_text("Slow whales.")
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "clams.note").write_text("Clams do not swim.")
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "clams.note").write_text("Clams do not swim.")
     reader, run = under_way()
-    sync(other, corpus, readers=[go()], workers=0)
+    sync(other_folder, corpus, readers=[go()], workers=0)
     reader.go.set()
     with pytest.raises(FolderError, match=r"holds 1 documents of .*other, and none of them is in .*docs"):
         run.result()
     assert set(corpus.snapshot().sources()) == {"clams.note"}
-    assert sync(other, corpus, readers=[go()], workers=0).unchanged == 1
+    assert sync(other_folder, corpus, readers=[go()], workers=0).unchanged == 1
 
 
 def test_what_another_one_removes_during_a_sync_is_gone(folder: Path, corpus: Corpus, under_way: Any) -> None:
@@ -197,7 +197,7 @@ def test_an_older_version_that_was_being_read_does_not_replace_a_newer_one(
     sync(folder, corpus, readers=[go()], workers=0)
     reader.go.set()
     assert run.result().unchanged == 3
-    (text,) = (one.text for one in corpus.latest().documents() if one.uri == "slow.note")
+    (text,) = (document.text for document in corpus.latest().documents() if document.uri == "slow.note")
     assert text == "Whales that are not slow any more."
 
 
@@ -230,11 +230,11 @@ def pausing() -> Iterator[Callable[..., Future[Any]]]:
     Pausing.go.clear()
     with ThreadPoolExecutor() as threads:
 
-        def start(call: Callable[..., Any], *given: Any, **how: Any) -> Future[Any]:
-            found = threads.submit(call, *given, **how)
+        def start(call: Callable[..., Any], *given: Any, **options: Any) -> Future[Any]:
+            future = threads.submit(call, *given, **options)
             while not Pausing.asked.wait(0.05):
-                assert not found.done() or found.result()
-            return found
+                assert not future.done() or future.result()
+            return future
 
         yield start
         Pausing.go.set()
@@ -360,8 +360,8 @@ def added_embedder(folder: Path, corpus: Corpus) -> Callable[[], object]:
 
 
 def rebuilt_chunks(folder: Path, corpus: Corpus) -> Callable[[], object]:
-    how = {"embedder": gate(), "splitter": Paragraphs(), "rebuild": True}
-    return lambda: sync(folder, corpus, readers=[go()], workers=0, **how)  # type: ignore[arg-type]
+    options = {"embedder": gate(), "splitter": Paragraphs(), "rebuild": True}
+    return lambda: sync(folder, corpus, readers=[go()], workers=0, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("building", [built_sentences, added_embedder, rebuilt_chunks])
@@ -387,8 +387,8 @@ def test_what_others_add_during_a_build_is_embedded_without_the_lock(
             Gate.go.release(1000)
         run.result()
     group = "sentence" if building is built_sentences else "chunk"
-    found = {node.uri for node in Dense(corpus.group(group), Gate(), 10)(Query("whales")).nodes}
-    assert found == {f"{name}.note" for name in ("seals", "first", "second", "third")}
+    uris = {node.uri for node in Dense(corpus.group(group), Gate(), 10)(Query("whales")).nodes}
+    assert uris == {f"{name}.note" for name in ("seals", "first", "second", "third")}
     assert corpus.latest().check() == []
 
 
@@ -439,8 +439,8 @@ def test_readers_that_are_taken_away_while_a_group_is_split_stay_away(folder: Pa
     with Run(principal="bob"):
         assert not BM25(corpus.group("word"), 10)(Query("whales bark krill")).nodes
     with Run(principal="ann"):
-        found = BM25(corpus.group("word"), 10)(Query("whales bark krill")).nodes
-    assert {node.uri for node in found} == {"krill.note"}
+        nodes = BM25(corpus.group("word"), 10)(Query("whales bark krill")).nodes
+    assert {node.uri for node in nodes} == {"krill.note"}
     assert corpus.latest().check() == []
 
 
@@ -448,8 +448,8 @@ def test_of_two_that_change_one_group_the_second_is_told(
     folder: Path, corpus: Corpus, pausing: Callable[..., Future[Any]]
 ) -> None:
     sync(folder, corpus, readers=[Slow()], workers=0)
-    below = corpus.group("below", Definition(Sentences(), parent="chunk", embeddings=(Embedding(Pausing()),)))
-    run = pausing(materialise, [below], wait_s=WAIT_S)
+    group = corpus.group("below", Definition(Sentences(), parent="chunk", embeddings=(Embedding(Pausing()),)))
+    run = pausing(materialise, [group], wait_s=WAIT_S)
     with corpus.writer() as writer:
         writer.redefine("chunk", writer.manifests["chunk"].but(signature="another"))
     Pausing.go.set()
@@ -514,9 +514,9 @@ def test_a_kill_loses_at_most_256_vectors(folder: Path, corpus: Corpus) -> None:
             os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     Staging(corpus.backend, WAIT_S).close()
-    ((_, kept),) = corpus.latest().open_store.rows("SELECT embedder, count(*) FROM vectors GROUP BY embedder", ())
-    assert kept >= 12 * 64 - 256 + 64
-    assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded <= 800 - kept
+    ((_, row),) = corpus.latest().open_store.rows("SELECT embedder, count(*) FROM vectors GROUP BY embedder", ())
+    assert row >= 12 * 64 - 256 + 64
+    assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded <= 800 - row
 
 
 def test_a_part_of_an_archive_that_another_sync_has_removed_meanwhile_is_gone_for_both(
@@ -531,14 +531,14 @@ def test_a_part_of_an_archive_that_another_sync_has_removed_meanwhile_is_gone_fo
     sync(folder, corpus, readers=[*READERS, Slow()], workers=0)
     (folder / "krill.note").write_text("Changed.")
     packed("a.note")
-    others: list[SyncReport] = []
+    reports: list[SyncReport] = []
 
-    def other(progress: object) -> None:
-        if not others:
-            others.append(sync(folder, corpus, readers=[*READERS, Slow()], workers=0))
+    def sync_meanwhile(progress: object) -> None:
+        if not reports:
+            reports.append(sync(folder, corpus, readers=[*READERS, Slow()], workers=0))
 
-    sync(folder, corpus, readers=[*READERS, Slow()], workers=0, batch=1, progress=other)
-    assert others[0].removed == 2
+    sync(folder, corpus, readers=[*READERS, Slow()], workers=0, batch=1, progress=sync_meanwhile)
+    assert reports[0].removed == 2
     assert {uri for uri in corpus.snapshot().sources() if ".zip/" in uri} == {"seals.zip/a.note"}
 
 
@@ -557,7 +557,11 @@ def test_a_document_that_is_put_removed_and_put_again_in_one_commit_is_there_onc
         staging.publish()
         assert not staging.conflicts
     snapshot = corpus.latest()
-    assert [(found.id, found.uri) for found in snapshot.documents() if found.id == "d.slow"] == [("d.slow", moved_to)]
+    assert [
+        (found_document.id, found_document.uri)
+        for found_document in snapshot.documents()
+        if found_document.id == "d.slow"
+    ] == [("d.slow", moved_to)]
     assert [node.id for node in snapshot.all_nodes("chunk") if node.document == "d.slow"] == ["d.slow:chunk:1"]
     assert [node.id for node in BM25(corpus.group())(Query("sing")).nodes] == ["d.slow:chunk:1"]
 
@@ -565,10 +569,10 @@ def test_a_document_that_is_put_removed_and_put_again_in_one_commit_is_there_onc
 def test_what_another_one_published_before_a_commit_is_known_after_it(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, readers=[Slow()], workers=0)
     with closing(Staging(corpus.backend, WAIT_S)) as staging:
-        seen = staging.sources()
+        sources = staging.sources()
         with corpus.writer(timeout_s=WAIT_S) as writer:
             writer.remove("krill.note")
-        staging.touch(seen["seals.note"].but(mtime_ns=1))
+        staging.touch(sources["seals.note"].but(mtime_ns=1))
         staging.publish()
-        assert staging.find_changed(seen) == {"krill.note"}
+        assert staging.find_changed(sources) == {"krill.note"}
         assert staging.generation == corpus.latest().generation

@@ -37,11 +37,11 @@ THINGS = ("arch", "bridge", "column", "dome", "façade", "gate", "hall", "isle",
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
     for number, thing in enumerate(THINGS):
-        (made / f"{thing}.txt").write_text(f"The {thing} is of stone. " + "Stone, stone. " * number)
-    return made
+        (new_folder / f"{thing}.txt").write_text(f"The {thing} is of stone. " + "Stone, stone. " * number)
+    return new_folder
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_two_embeddings_are_fused_to_exactly_as_many_as_were_asked_for(folder: P
     sync(folder, corpus)
     group = corpus.group("both", Definition(Sentences(), embeddings=(Embedding(SMALL), Embedding(LARGE))))
     for top_k in (1, 6, 10):
-        found = across(group, (SMALL, LARGE), top_k)(Query("a stone bridge"))
-        assert len(found) == len({hit.node.id for hit in found}) == top_k
+        ranking = across(group, (SMALL, LARGE), top_k)(Query("a stone bridge"))
+        assert len(ranking) == len({hit.node.id for hit in ranking}) == top_k
     assert across(group, (SMALL, LARGE), 6)(Query("a stone bridge")).nodes[0].text == "The bridge is of stone."
 
 
@@ -100,9 +100,9 @@ def test_the_value_0_can_be_filtered_by(folder: Path, corpus: Corpus) -> None:
         },
         embedder=SMALL,
     )
-    for condition, there in ((where(number=[0]), 1), (where(number=0, note=""), 1), (where(is_round=False), 12)):
+    for condition, number in ((where(number=[0]), 1), (where(number=0, note=""), 1), (where(is_round=False), 12)):
         for flow in (BM25(corpus.group(), 20), Dense(corpus.group(), SMALL, 20)):
-            assert len(flow(Query("stone", filter=condition))) == there
+            assert len(flow(Query("stone", filter=condition))) == number
     with pytest.raises(FilterError, match="no metadata field 'numbr'"):
         BM25(corpus.group())(Query("stone", filter=where(numbr=0)))
 
@@ -112,25 +112,25 @@ def test_words_find_as_many_with_a_vector_database_beside_them(folder: Path, cor
     sync(folder, corpus)
     group = corpus.group("beside", Definition(Sentences(), embeddings=(Embedding(SMALL, LanceDB()),)))
     for top_k in (1, 10, 12):
-        found = BM25(group, top_k)(Query("the thing is of stone"))
-        assert len(found) == top_k
+        ranking = BM25(group, top_k)(Query("the thing is of stone"))
+        assert len(ranking) == top_k
         assert len(Dense(group, SMALL, top_k)(Query("stone"))) == top_k
     assert BM25(group, 10)(Query("dome")).nodes[0].text == "The dome is of stone."
 
 
 def test_required_keywords_are_all_required_and_belong_to_one_filter() -> None:
-    found = Ranking(
+    ranking = Ranking(
         Query("dessert"),
         tuple(Hit(Node(text, text), 1.0) for text in ("apple pie", "banana split", "apple and banana", "a split log")),
     )
 
-    def kept(required: tuple[str, ...] = (), excluded: tuple[str, ...] = ()) -> list[str]:
-        return [hit.node.text for hit in KeywordFilter(required, excluded)(found)]
+    def filter_texts(required: tuple[str, ...] = (), excluded: tuple[str, ...] = ()) -> list[str]:
+        return [hit.node.text for hit in KeywordFilter(required, excluded)(ranking)]
 
-    assert kept(("apple", "banana")) == ["apple and banana"]
-    assert kept(("split",)) == ["banana split", "a split log"]
-    assert kept(("split",), ("banana",)) == ["a split log"]
-    assert kept(("apple", "banana")) == ["apple and banana"]
+    assert filter_texts(("apple", "banana")) == ["apple and banana"]
+    assert filter_texts(("split",)) == ["banana split", "a split log"]
+    assert filter_texts(("split",), ("banana",)) == ["a split log"]
+    assert filter_texts(("apple", "banana")) == ["apple and banana"]
 
 
 # Starting again, and following a folder.
@@ -247,9 +247,9 @@ def test_two_lambdas_that_look_alike_are_not_taken_for_one_another(folder: Path,
 
     assert of("a").digest != of("b").digest
     sync(folder, corpus)
-    for one in (of("a"), of("b")):
+    for item in (of("a"), of("b")):
         with pytest.raises(GroupError, match="a lambda has no name"):
-            materialise([corpus.group("lambda", Definition(one))])
+            materialise([corpus.group("lambda", Definition(item))])
 
 
 @pytest.mark.slow
@@ -289,23 +289,23 @@ def test_a_new_group_can_be_searched_when_others_are_embedded(folder: Path, corp
 @pytest.mark.parametrize("index", [HNSW(), pytest.param(LanceDB(), marks=pytest.mark.slow)], ids=["within", "beside"])
 def test_an_embedding_can_be_added_to_a_group_that_is_there(folder: Path, corpus: Corpus, index: IndexSettings) -> None:
     sync(folder, corpus)
-    one, other = Embedding(SMALL), Embedding(LARGE, index)
-    materialise([corpus.group("more", Definition(Sentences(), embeddings=(one,)))])
-    before = {node.id for node in corpus.snapshot().all_nodes("more")}
-    there = len({node.indexed_text for node in corpus.snapshot().all_nodes("more")})
-    both = corpus.group("more", Definition(Sentences(), embeddings=(one, other)))
-    plans = {group.group: group for group in planned(folder, corpus, groups=[both]).groups}
-    assert (plans["more"].change, plans["more"].nodes, plans["more"].texts) == ("embedded", 0, there)
+    embedding, other_embedding = Embedding(SMALL), Embedding(LARGE, index)
+    materialise([corpus.group("more", Definition(Sentences(), embeddings=(embedding,)))])
+    previous_value = {node.id for node in corpus.snapshot().all_nodes("more")}
+    count = len({node.indexed_text for node in corpus.snapshot().all_nodes("more")})
+    group_with_both = corpus.group("more", Definition(Sentences(), embeddings=(embedding, other_embedding)))
+    plans = {group.group: group for group in planned(folder, corpus, groups=[group_with_both]).groups}
+    assert (plans["more"].change, plans["more"].nodes, plans["more"].texts) == ("embedded", 0, count)
     with Run() as run:
-        found = across(both, (SMALL, LARGE), 6)(Query("The dome is of stone."))
-    assert len(found) == 6
-    assert run.usage.embedded == there + 2  # by the new embedder alone, and the question by both
-    assert {node.id for node in corpus.snapshot().all_nodes("more")} == before
-    assert Dense(both, LARGE, 1)(Query("The dome is of stone.")).nodes[0].text == "The dome is of stone."
+        ranking = across(group_with_both, (SMALL, LARGE), 6)(Query("The dome is of stone."))
+    assert len(ranking) == 6
+    assert run.usage.embedded == count + 2  # by the new embedder alone, and the question by both
+    assert {node.id for node in corpus.snapshot().all_nodes("more")} == previous_value
+    assert Dense(group_with_both, LARGE, 1)(Query("The dome is of stone.")).nodes[0].text == "The dome is of stone."
     assert len(Dense(corpus.group("more"), LARGE, 20)(Query("stone"))) == 20
     (folder / "new.txt").write_text("Something new.")
-    sync(folder, corpus, groups=[both])
-    assert Dense(both, LARGE, 1)(Query("Something new.")).nodes[0].uri == "new.txt"
+    sync(folder, corpus, groups=[group_with_both])
+    assert Dense(group_with_both, LARGE, 1)(Query("Something new.")).nodes[0].uri == "new.txt"
     assert corpus.snapshot().check() == []
 
 
@@ -317,16 +317,16 @@ def test_the_signature_covers_model_prompt_and_parameters(tmp_path: Path) -> Non
     prompt.write_text("Say it in short: {{text}}")
     llm = ScriptedModel(("yes",))
     own = Summary(llm, role=Summary.role.but(prompt=str(prompt)))
-    found = [
+    found_texts = [
         signed(Summary(llm)),
         signed(Summary(ScriptedModel(("no",)))),
         signed(Summary(llm, max_words=9)),
         signed(own),
     ]
-    assert len(set(found)) == 4
-    assert signed(Summary(ScriptedModel(("yes",)))) == found[0]
+    assert len(set(found_texts)) == 4
+    assert signed(Summary(ScriptedModel(("yes",)))) == found_texts[0]
     prompt.write_text("Say it in one word: {{text}}")
-    assert signed(Summary(llm, role=Summary.role.but(prompt=str(prompt)))) != found[3]
+    assert signed(Summary(llm, role=Summary.role.but(prompt=str(prompt)))) != found_texts[3]
 
 
 @dataclass(frozen=True)

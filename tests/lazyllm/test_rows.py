@@ -142,9 +142,9 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 
 def rows() -> dict[str, str]:
     """What the page says of each row, in our column."""
-    found = re.findall(r"^\| ([A-Z]\d+) \|.*? \| (.+) \|$", PAGE.read_text(), re.M)
-    assert len(found) == len(dict(found))
-    return dict(found)
+    matches = re.findall(r"^\| ([A-Z]\d+) \|.*? \| (.+) \|$", PAGE.read_text(), re.M)
+    assert len(matches) == len(dict(matches))
+    return dict(matches)
 
 
 def here() -> set[str]:
@@ -153,12 +153,12 @@ def here() -> set[str]:
 
 
 def test_the_page_has_every_row() -> None:
-    wanted = {"D": 15, "N": 4, "G": 12, "S": 10, "R": 7, "M": 4}
-    assert set(rows()) == {f"{letter}{n}" for letter, count in wanted.items() for n in range(1, count + 1)}
+    expected_value = {"D": 15, "N": 4, "G": 12, "S": 10, "R": 7, "M": 4}
+    assert set(rows()) == {f"{letter}{n}" for letter, count in expected_value.items() for n in range(1, count + 1)}
 
 
 def test_every_row_is_tested_or_said_to_come_later() -> None:
-    later = {row for row, said in rows().items() if said == "Later"}
+    later = {row for row, message in rows().items() if message == "Later"}
     assert set(rows()) - later == here() | set(ELSEWHERE)
     assert not later & (here() | set(ELSEWHERE))
 
@@ -174,20 +174,20 @@ def test_what_is_named_elsewhere_is_there(named: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "docs"
-    made.mkdir()
-    (made / "stones.txt").write_text(
+    new_folder = tmp_path / "docs"
+    new_folder.mkdir()
+    (new_folder / "stones.txt").write_text(
         "Spolia are stones. Builders take them from older buildings.\n\nThe arch has many."
     )
-    (made / "roads.md").write_text("# Roads\n\nThey were straight. Milestones stood beside them.")
-    return made
+    (new_folder / "roads.md").write_text("# Roads\n\nThey were straight. Milestones stood beside them.")
+    return new_folder
 
 
 @pytest.fixture
 def corpus(folder: Path, tmp_path: Path) -> Corpus:
-    found = Corpus(str(tmp_path / "notes.spolia"))
-    sync(folder, found, metadata=lambda uri: {"author": "Ann"})
-    return found
+    new_corpus = Corpus(str(tmp_path / "notes.spolia"))
+    sync(folder, new_corpus, metadata=lambda uri: {"author": "Ann"})
+    return new_corpus
 
 
 @transform
@@ -204,10 +204,10 @@ def built(corpus: Corpus) -> Corpus:
 
 @pytest.mark.slow
 def test_d5_two_addresses_of_one_path_are_one_store(folder: Path, corpus: Corpus) -> None:
-    other = Corpus(corpus.path)
-    assert other == corpus
+    other_corpus = Corpus(corpus.path)
+    assert other_corpus == corpus
     (folder / "more.txt").write_text("A bridge.")
-    sync(folder, other, metadata=lambda uri: {"author": "Ann"})
+    sync(folder, other_corpus, metadata=lambda uri: {"author": "Ann"})
     assert BM25(corpus.group())(Query("bridge")).nodes[0].uri == "more.txt"
 
 
@@ -234,10 +234,10 @@ def test_d13_readers_of_ones_own_and_splitters_by_pattern(folder: Path, tmp_path
     own = Corpus(str(tmp_path / "own.spolia"))
     splitter = ByPattern((("*.md", MarkdownSections()),), otherwise=Sentences())
     sync(folder, own, readers=(*READERS, Runes()), splitter=splitter)
-    found = {node.text: node.uri for node in own.snapshot().all_nodes("chunk")}
-    assert found["CARVED"] == "a.rune"
-    assert found["SPOLIA ARE STONES."] == "stones.txt"
-    assert found["# Roads\n\nThey were straight. Milestones stood beside them."] == "roads.md"
+    uris = {node.text: node.uri for node in own.snapshot().all_nodes("chunk")}
+    assert uris["CARVED"] == "a.rune"
+    assert uris["SPOLIA ARE STONES."] == "stones.txt"
+    assert uris["# Roads\n\nThey were straight. Milestones stood beside them."] == "roads.md"
 
 
 @pytest.mark.slow
@@ -263,8 +263,8 @@ def test_d14_parents_children_windows_and_phrases(corpus: Corpus) -> None:
 
 @pytest.mark.slow
 def test_n1_a_node_knows_where_it_is(corpus: Corpus, folder: Path, tmp_path: Path) -> None:
-    again = Corpus(str(tmp_path / "again.spolia"))
-    sync(folder, again, metadata=lambda uri: {"author": "Ann"})
+    second_corpus = Corpus(str(tmp_path / "again.spolia"))
+    sync(folder, second_corpus, metadata=lambda uri: {"author": "Ann"})
     nodes = {node.text: node for node in built(corpus).snapshot().all_nodes("clause")}
     node = nodes["Milestones stood beside them."]
     assert (node.group, node.uri, node.number, node.context, node.readers) == ("clause", "roads.md", 3, "Roads", ())
@@ -272,7 +272,9 @@ def test_n1_a_node_knows_where_it_is(corpus: Corpus, folder: Path, tmp_path: Pat
     assert (folder / "roads.md").read_text()[node.span.start : node.span.end] == node.text
     assert node.span.lines == (3, 3)
     assert ("author", "Ann") in node.meta
-    assert {node.id for node in built(again).snapshot().all_nodes("clause")} == {node.id for node in nodes.values()}
+    assert {node.id for node in built(second_corpus).snapshot().all_nodes("clause")} == {
+        node.id for node in nodes.values()
+    }
 
 
 @pytest.mark.slow
@@ -304,11 +306,11 @@ def test_n4_nodes_are_equal_by_what_they_are_and_hits_have_the_score(corpus: Cor
 
 @pytest.mark.slow
 def test_g1_a_group_belongs_to_one_corpus(corpus: Corpus, tmp_path: Path, folder: Path) -> None:
-    other = Corpus(str(tmp_path / "other.spolia"))
-    sync(folder, other)
+    other_corpus = Corpus(str(tmp_path / "other.spolia"))
+    sync(folder, other_corpus)
     materialise([corpus.group("mine", Definition(paragraphs))])
     with pytest.raises(GroupError, match="no node group 'mine'"):
-        BM25(other.group("mine"))(Query("stones"))
+        BM25(other_corpus.group("mine"))(Query("stones"))
 
 
 @transform
@@ -364,10 +366,10 @@ def test_g9_what_is_used_is_built_with_what_is_above_it_and_nothing_else(corpus:
 
 @pytest.mark.slow
 def test_g9_what_is_searched_first_is_built_with_the_groups_that_were_given(corpus: Corpus) -> None:
-    above = corpus.group("above", Definition(paragraphs))
-    below = corpus.group("below", Definition(Sentences(), parent="above"))
-    found = (BM25(below) >> Mapped(above))(Query("older buildings"))
-    assert found.hits
+    group = corpus.group("above", Definition(paragraphs))
+    lower_group = corpus.group("below", Definition(Sentences(), parent="above"))
+    ranking = (BM25(lower_group) >> Mapped(group))(Query("older buildings"))
+    assert ranking.hits
     assert corpus.snapshot().groups() == ("above", "below", "chunk")
 
 
@@ -378,8 +380,11 @@ def test_r1_built_in_groups_are_searched_by_vectors_as_by_words(corpus: Corpus) 
     assert BM25(corpus.group("page"))(Query("milestones")).hits
     assert corpus.snapshot().manifest("page").embeddings == ()
     assert len(Dense(corpus.group("page"), embedder, 1)(Query("older buildings"))) == 1
-    both = [corpus.snapshot().manifest(name).embeddings for name in ("sentence", "page")]
-    assert [[how.embedder for how in embeddings] for embeddings in both] == [[embedder.name], [embedder.name]]
+    embeddings_of_both = [corpus.snapshot().manifest(name).embeddings for name in ("sentence", "page")]
+    assert [[embedding.embedder for embedding in embeddings] for embeddings in embeddings_of_both] == [
+        [embedder.name],
+        [embedder.name],
+    ]
     generation = corpus.snapshot().generation
     assert len(Dense(corpus.group("page"), embedder, 1)(Query("older buildings"))) == 1
     assert corpus.snapshot().generation == generation
@@ -413,10 +418,13 @@ def test_s1_the_address_and_the_index_of_each_embedding(corpus: Corpus) -> None:
     embeddings = (Embedding(HashingEmbedder(32), Exact()), Embedding(HashingEmbedder(64), HNSW(above=2), "dot"))
     group = corpus.group("both", Definition(Sentences(), embeddings=embeddings))
     for embedding in embeddings:
-        found = Dense(group, HashingEmbedder(embedding.embedder.dimension), 3)(Query("older buildings"))  # type: ignore[union-attr]
-        assert len(found) == 3
-    kept = corpus.snapshot().manifest("both").embeddings
-    assert [(index_of(how), how.metric) for how in kept] == [(Exact(), "cosine"), (HNSW(above=2), "dot")]
+        ranking = Dense(group, HashingEmbedder(embedding.embedder.dimension), 3)(Query("older buildings"))  # type: ignore[union-attr]
+        assert len(ranking) == 3
+    kept_embeddings = corpus.snapshot().manifest("both").embeddings
+    assert [(index_of(extra_embedding), extra_embedding.metric) for extra_embedding in kept_embeddings] == [
+        (Exact(), "cosine"),
+        (HNSW(above=2), "dot"),
+    ]
 
 
 def test_s4_no_two_vectors_share_a_collection() -> None:
@@ -467,17 +475,17 @@ def test_s10_a_node_has_fields_of_its_own(corpus: Corpus) -> None:
 
 @pytest.mark.slow
 def test_r1_what_a_retriever_is_put_together_from(corpus: Corpus, folder: Path, tmp_path: Path) -> None:
-    other = Corpus(str(tmp_path / "other.spolia"))
-    sync(folder, other, metadata=lambda uri: {"author": "Ann"})
+    other_corpus = Corpus(str(tmp_path / "other.spolia"))
+    sync(folder, other_corpus, metadata=lambda uri: {"author": "Ann"})
     (folder / "stones.txt").unlink()
     sync(folder, corpus, metadata=lambda uri: {"author": "Ann"})
-    flow = across((corpus.group("sentence"), other.group("sentence")), top_k=3)
+    flow = across((corpus.group("sentence"), other_corpus.group("sentence")), top_k=3)
     assert [hit.node.uri for hit in flow(Query("older buildings milestones")).hits] == ["roads.md", "stones.txt"]
     query = Query("milestones beside")
-    found = BM25(built(corpus).group("clause")) >> Cut(top_k=1) >> Mapped(corpus.group("paragraph"))
-    assert (found >> AsText(join=" "))(query) == "They were straight. Milestones stood beside them."
-    assert (found >> AsNodes())(query)[0].group == "paragraph"
-    assert (found >> AsDicts(("uri", "lines")))(query) == ({"uri": "roads.md", "lines": [3, 3]},)
+    ranking = BM25(built(corpus).group("clause")) >> Cut(top_k=1) >> Mapped(corpus.group("paragraph"))
+    assert (ranking >> AsText(join=" "))(query) == "They were straight. Milestones stood beside them."
+    assert (ranking >> AsNodes())(query)[0].group == "paragraph"
+    assert (ranking >> AsDicts(("uri", "lines")))(query) == ({"uri": "roads.md", "lines": [3, 3]},)
 
 
 @similarity
@@ -505,14 +513,14 @@ def test_r2_similarities_of_all_four_kinds_and_chinese_words(corpus: Corpus) -> 
     embedder = HashingEmbedder()
     group = corpus.group("near", Definition(Sentences(), embeddings=(Embedding(embedder),)))
     query = Query("Milestones stood beside them.")
-    for function in (letters, letters.but(of="s"), rank):
+    for function in (letters, letters.but(from_function="s"), rank):
         scores = [hit.score for hit in BySimilarity(group, function, 5)(query)]
         assert scores == sorted(scores, reverse=True)
     for function in (distance, cosines):
-        found = BySimilarity(group, function, 2, embedder)(
+        ranking = BySimilarity(group, function, 2, embedder)(
             Query("Milestones stood", vector=tuple(_vector(embedder, group)))
         )
-        assert found.nodes[0].text == "Milestones stood beside them."
+        assert ranking.nodes[0].text == "Milestones stood beside them."
     add_texts(corpus, {"zh": "石头来自古老的建筑。"}, metadata=lambda uri: {"author": "Ann"}, groups=[group])
     assert BM25(corpus.group())(Query("古老建筑")).nodes[0].uri == "text:zh"
 
@@ -529,8 +537,8 @@ def test_r3_a_cut_off_keeps_what_is_exactly_as_high(corpus: Corpus) -> None:
         first, second, *_ = [hit.score for hit in flow(Query("older buildings stood")).hits]
         assert [hit.score for hit in (flow >> Cut(at_least=second))(Query("older buildings stood"))] == [first, second]
     none = across(group, (small, large), 5, at_least={small.name: 2.0, large.name: 2.0})
-    some = across(group, (small, large), 5, at_least={small.name: 2.0})
-    assert (len(none(Query("stone"))), len(some(Query("stone")))) == (0, 5)
+    some_flow = across(group, (small, large), 5, at_least={small.name: 2.0})
+    assert (len(none(Query("stone"))), len(some_flow(Query("stone")))) == (0, 5)
 
 
 @pytest.mark.slow
@@ -555,10 +563,10 @@ def shortest_first(nodes: list[Node]) -> list[Node]:
 
 
 def test_r7_rerankers_and_keywords(corpus: Corpus) -> None:
-    found = BM25(corpus.group("sentence"))
+    result = BM25(corpus.group("sentence"))
     query = Query("arch builders milestones straight")
-    assert {hit.node.uri for hit in (found >> of_roads)(query)} == {"roads.md"}
-    lengths = [len(node.text) for node in (found >> shortest_first)(query).nodes]
+    assert {hit.node.uri for hit in (result >> of_roads)(query)} == {"roads.md"}
+    lengths = [len(node.text) for node in (result >> shortest_first)(query).nodes]
     assert lengths == sorted(lengths)
-    assert len((found >> KeywordFilter(required=("milestones", "beside"), excluded=("straight",)))(query)) == 1
-    assert (found >> of_roads >> shortest_first)(Query("nothing")).hits == ()
+    assert len((result >> KeywordFilter(required=("milestones", "beside"), excluded=("straight",)))(query)) == 1
+    assert (result >> of_roads >> shortest_first)(Query("nothing")).hits == ()

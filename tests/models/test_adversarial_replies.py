@@ -52,7 +52,7 @@ REPLIES: dict[str, tuple[str, str, str]] = {
 def _marked(size: int) -> Callable[[str], object]:
     def parse(reply: str) -> object:
         markers = Markers(3)
-        pieces = [markers.feed(reply[at : at + size]) for at in range(0, len(reply), size)]
+        pieces = [markers.feed(reply[index : index + size]) for index in range(0, len(reply), size)]
         return "".join(pieces) + markers.end()
 
     return parse
@@ -73,9 +73,9 @@ def _readers() -> Iterator[Any]:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("read_reply", list(_readers()))
 def test_every_reader_of_replies_ends_on_adversarial_replies(read_reply: Callable[[str], object]) -> None:
-    for before, repeated, after in REPLIES.values():
-        reply = before + repeated * (SIZE // len(repeated)) + after
-        assert read_reply(reply) is not None, f"{before!r} + {repeated!r} * n + {after!r}"
+    for previous_value, repeated, later_value in REPLIES.values():
+        reply = previous_value + repeated * (SIZE // len(repeated)) + later_value
+        assert read_reply(reply) is not None, f"{previous_value!r} + {repeated!r} * n + {later_value!r}"
 
 
 @pytest.mark.parametrize(

@@ -89,12 +89,12 @@ def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_key_is_nowhere_in_the_address() -> None:
-    found = model("http://127.0.0.1:1/v1")
-    assert isinstance(found, LanguageModel)
-    assert KEY not in repr(found) + found.fingerprint() + repr(encode(found))
-    assert decode(encode(found)) == found
-    assert eval(repr(found)) == found
-    assert found.digest == model("http://127.0.0.1:1/v1", capabilities=frozenset(sorted(ALL))).digest
+    found_model = model("http://127.0.0.1:1/v1")
+    assert isinstance(found_model, LanguageModel)
+    assert KEY not in repr(found_model) + found_model.fingerprint() + repr(encode(found_model))
+    assert decode(encode(found_model)) == found_model
+    assert eval(repr(found_model)) == found_model
+    assert found_model.digest == model("http://127.0.0.1:1/v1", capabilities=frozenset(sorted(ALL))).digest
 
 
 @pytest.mark.parametrize("fault", ["", "torn chunks", "torn events", "torn pairs"])
@@ -203,8 +203,8 @@ def test_a_host_that_does_not_exist() -> None:
     ],
 )
 def test_what_a_fault_ends_in(served: ServedReply, expected: str) -> None:
-    found = said(served, timeout_s=0.2 if served.fault == "hang" else 5.0)
-    assert re.match(expected, found), found
+    text = said(served, timeout_s=0.2 if served.fault == "hang" else 5.0)
+    assert re.match(expected, text), text
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_what_a_fault_in_a_stream_ends_in(served: ServedReply, expected: str) ->
 
 
 def test_a_refusal_in_the_middle_of_a_reply_is_a_refusal() -> None:
-    said = [{"content": "Take the"}, {"refusal": "I cannot go on."}]
-    events = [{"choices": [{"delta": delta, "finish_reason": "stop"}]} for delta in said]
+    message = [{"content": "Take the"}, {"refusal": "I cannot go on."}]
+    events = [{"choices": [{"delta": delta, "finish_reason": "stop"}]} for delta in message]
     body = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
     served = ServedReply(body=body, headers=(("Content-Type", "text/event-stream"),))
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match="refused to answer: I cannot go on"):
@@ -250,11 +250,14 @@ def test_a_key_with_a_line_break_is_refused_without_quoting_it(monkeypatch: pyte
 
 
 def test_neither_documents_nor_key_follow_a_redirect() -> None:
-    with OpenAIServer() as other:
-        served = ServedReply(status=307, headers=(("Location", f"{other.url}/chat/completions"),))
-        with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=f"redirects to {other.url}.*base_url"):
+    with OpenAIServer() as other_server:
+        served = ServedReply(status=307, headers=(("Location", f"{other_server.url}/chat/completions"),))
+        with (
+            OpenAIServer(served) as server,
+            pytest.raises(ModelRejected, match=f"redirects to {other_server.url}.*base_url"),
+        ):
             model(server.url).generate(PROMPT)
-        assert not other.requests
+        assert not other_server.requests
 
 
 @pytest.mark.slow
@@ -294,11 +297,11 @@ def test_a_complete_reply_is_not_lost_where_the_server_drips_its_end(end: tuple[
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
     def serve() -> None:
-        with listening.accept()[0] as one, suppress(OSError):
-            one.recv(65_536)
-            one.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in events) + end[0])
+        with listening.accept()[0] as item, suppress(OSError):
+            item.recv(65_536)
+            item.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in events) + end[0])
             while True:
-                one.sendall(end[1])
+                item.sendall(end[1])
                 time.sleep(0.02)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -345,11 +348,11 @@ def test_attempts_are_counted_in_the_error() -> None:
 
 def waits(monkeypatch: pytest.MonkeyPatch, *served: ServedReply, **changes: Any) -> list[float]:
     """How long it would have waited."""
-    found: list[float] = []
-    monkeypatch.setattr("spolia.models.http.retry.pause", found.append)
+    values: list[float] = []
+    monkeypatch.setattr("spolia.models.http.retry.pause", values.append)
     with OpenAIServer(*served) as server:
         model(server.url, **{"retries": 3, "deadline_s": 100.0, **changes}).generate(PROMPT)
-    return found
+    return values
 
 
 @pytest.mark.slow
@@ -532,11 +535,11 @@ def test_what_a_model_was_not_said_to_state_can_be_written_in_a_flow_file_as_the
     with OpenAIServer() as server:
         with pytest.raises(ModelRejected) as refused:
             ChatModel("any", server.url).generate(PROMPT, logprobs=True)
-        written = str(refused.value).partition("{use: llm}, write ")[2].removesuffix(".")
-        (tmp_path / "flow.yaml").write_text(f"Rewrite: {{llm: {written}}}\n")
-        found = load(tmp_path / "flow.yaml", env=("OPENAI_API_KEY",)).llm  # type: ignore[attr-defined]
-        assert found == ChatModel("any", server.url, capabilities=frozenset({"chat", "logprobs", "stream"}))
-        assert found.generate(PROMPT, logprobs=True).tokens
+        text = str(refused.value).partition("{use: llm}, write ")[2].removesuffix(".")
+        (tmp_path / "flow.yaml").write_text(f"Rewrite: {{llm: {text}}}\n")
+        llm = load(tmp_path / "flow.yaml", env=("OPENAI_API_KEY",)).llm  # type: ignore[attr-defined]
+        assert llm == ChatModel("any", server.url, capabilities=frozenset({"chat", "logprobs", "stream"}))
+        assert llm.generate(PROMPT, logprobs=True).tokens
 
 
 def test_a_server_that_ignores_the_wish_for_log_probabilities() -> None:

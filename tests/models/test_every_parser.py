@@ -59,8 +59,8 @@ def test_they_are_found() -> None:
 def test_no_reply_breaks_it(parser: Parser[Any]) -> None:
     chance, counts = random.Random(type(parser).__name__), {"read": 0, "refused": 0}
     for _ in range(FUZZED):
-        found = read(parser, damaged(list(REPLIES), chance))
-        counts["refused" if isinstance(found, ValueError) else "read"] += 1
+        result = read(parser, damaged(list(REPLIES), chance))
+        counts["refused" if isinstance(result, ValueError) else "read"] += 1
     assert counts["read"] + counts["refused"] == FUZZED
     assert min(counts.values()) > FUZZED / 100, f"what is refused or read is hardly tried: {counts}"
 

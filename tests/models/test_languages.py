@@ -61,16 +61,16 @@ READ = (
 def test_a_translated_prompt_is_made_like_the_english_one(path: Path) -> None:
     name, language, _ = path.name.split(".")
     english = template.Template.from_text((path.parent / f"{name}.txt").read_text())
-    found = template.Template.from_text(path.read_text())
-    assert [message.role for message in found.messages] == [message.role for message in english.messages]
-    assert [template._PLACE.findall(one.content) for one in found.messages[1:]] == [
-        template._PLACE.findall(one.content) for one in english.messages[1:]
+    prompt = template.Template.from_text(path.read_text())
+    assert [message.role for message in prompt.messages] == [message.role for message in english.messages]
+    assert [template._PLACE.findall(item.content) for item in prompt.messages[1:]] == [
+        template._PLACE.findall(item.content) for item in english.messages[1:]
     ]
-    assert (found.places, found.tags) == (english.places, english.tags)
+    assert (prompt.places, prompt.tags) == (english.places, english.tags)
     assert language in LANGUAGES[1:]
-    assert language_of(found.messages[0].content) == language
-    said, meant = (" ".join(one.messages[0].content.split()).replace("：", ": ") for one in (found, english))
-    assert [word for word in READ if word in said] == [word for word in READ if word in meant]
+    assert language_of(prompt.messages[0].content) == language
+    reply, meant = (" ".join(item.messages[0].content.split()).replace("：", ": ") for item in (prompt, english))
+    assert [word for word in READ if word in reply] == [word for word in READ if word in meant]
 
 
 TRAINED_WITH = {"mono_t5"}
@@ -133,15 +133,15 @@ def test_a_reply_is_sent_back_in_the_same_language() -> None:
 
 
 def test_a_role_is_another_one_when_a_file_in_another_language_changes(files: Path) -> None:
-    role, english = (Role(str(files), YesNo(), default="no", language=one) for one in ("", "en"))
-    before = role.fingerprint(), english.fingerprint()
+    role, english = (Role(str(files), YesNo(), default="no", language=text) for text in ("", "en"))
+    previous_fingerprints = role.fingerprint(), english.fingerprint()
     files.with_name("ask.zh.txt").write_text("可以吗？{{passages}} {{question}}")
-    assert role.fingerprint() != before[0]
-    assert english.fingerprint() == before[1]
-    before = role.fingerprint(), english.fingerprint()
+    assert role.fingerprint() != previous_fingerprints[0]
+    assert english.fingerprint() == previous_fingerprints[1]
+    previous_fingerprints = role.fingerprint(), english.fingerprint()
     files.with_name("ask.ja.txt").write_text("足りますか。{{passages}} {{question}}")
-    assert role.fingerprint() != before[0]
-    assert english.fingerprint() == before[1]
+    assert role.fingerprint() != previous_fingerprints[0]
+    assert english.fingerprint() == previous_fingerprints[1]
 
 
 def test_a_place_counts_that_every_language_has(files: Path) -> None:

@@ -13,7 +13,7 @@ from spolia.core.codec import decode, encode
 from spolia.core.run_context import Emitted
 from spolia.errors import ModelError, ModelRejected
 from spolia.models import Ask, LanguageModel, Lines, Role, Text, YesNo
-from spolia.types import Answer, kept
+from spolia.types import Answer, lazy_property
 
 WORDS = Role("Write five words to search for.\n<question>{{question}}</question>", Text())
 SAID = Role("{{question}}", Text())
@@ -37,7 +37,7 @@ class Says(Operator[Query, Answer]):
     llm: LanguageModel
     role: Role[str] = SAID
 
-    @kept
+    @lazy_property
     def ask(self) -> Ask:
         return Ask(self.llm, self.role)
 
@@ -100,9 +100,9 @@ def test_the_reply_streams_and_is_final_where_the_step_gives_it_out_as_its_own()
     model = ScriptedModel(("The moon pulls.",))
     for step, final in ((Says(model), True), (SearchWords(model), False)):
         with Run():
-            sent = [event for event in step.stream(Query("Why?")) if isinstance(event, Emitted)]
-        assert "".join(event.text for event in sent) == "The moon pulls."
-        assert {event.final for event in sent} == {final}
+            events = [event for event in step.stream(Query("Why?")) if isinstance(event, Emitted)]
+        assert "".join(event.text for event in events) == "The moon pulls."
+        assert {event.final for event in events} == {final}
 
 
 def test_a_model_is_not_asked_to_send_pieces_that_nobody_reads() -> None:

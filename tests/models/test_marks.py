@@ -70,9 +70,9 @@ UNSEEN = [
 
 @check_each("token", TOKENS)
 def test_no_control_token_of_a_template_passes(token: str) -> None:
-    found = escape_marks(f"a {token} b", {"passages"})
-    assert token not in found
-    assert len(found) == len(token) + 4
+    text = escape_marks(f"a {token} b", {"passages"})
+    assert token not in text
+    assert len(text) == len(token) + 4
 
 
 @check_each("text", ORDINARY)
@@ -81,21 +81,24 @@ def test_ordinary_xml_and_code_stay(text: str) -> None:
 
 
 def wide(text: str) -> str:
-    return "".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in text)
+    return "".join(chr(ord(item) + 0xFEE0) if "!" <= item <= "~" else item for item in text)
 
 
 @pytest.mark.slow
 @settings(max_examples=400)
 @given(token=st.sampled_from(TOKENS), unseen=st.sampled_from(UNSEEN), place=st.integers(0, 30), form=st.integers(0, 3))
 def test_no_disguised_token_passes(token: str, unseen: str, place: int, form: int) -> None:
-    token = [token, token.upper(), wide(token), "".join(wide(one) if at % 2 else one for at, one in enumerate(token))][
-        form
-    ]
-    at = 1 + place % max(1, len(token) - 1)
-    text = f"a {token[:at]}{unseen}{token[at:]} b"
-    found = escape_marks(text, {"passages"})
-    assert found != text
-    assert len(found) == len(text)
+    token = [
+        token,
+        token.upper(),
+        wide(token),
+        "".join(wide(item) if position % 2 else item for position, item in enumerate(token)),
+    ][form]
+    position = 1 + place % max(1, len(token) - 1)
+    text = f"a {token[:position]}{unseen}{token[position:]} b"
+    found_text = escape_marks(text, {"passages"})
+    assert found_text != text
+    assert len(found_text) == len(text)
 
 
 _SHAPE = re.compile(
@@ -107,11 +110,13 @@ _SHAPE = re.compile(
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from([*TOKENS, *"<>|[]/｜＜ \n\x01\u3164", "im_end", "turn", "passages", "x"]), max_size=12))
 def test_what_is_left_has_no_shape_of_a_token(pieces: list[str]) -> None:
-    found = escape_marks("".join(pieces), {"passages"})
-    seen = "".join(one for one in unicodedata.normalize("NFKC", found) if unicodedata.category(one) not in ("Cc", "Cf"))
-    left = [mark[0] for mark in _SHAPE.finditer(seen.replace("\u3164", "").replace("\u1160", ""))]
-    assert not [one for one in left if not (one.startswith("<|") and not one[2:].isalnum())]
-    assert escape_marks(found, {"passages"}) == found
+    text = escape_marks("".join(pieces), {"passages"})
+    observed_text = "".join(
+        item for item in unicodedata.normalize("NFKC", text) if unicodedata.category(item) not in ("Cc", "Cf")
+    )
+    left = [mark[0] for mark in _SHAPE.finditer(observed_text.replace("\u3164", "").replace("\u1160", ""))]
+    assert not [item for item in left if not (item.startswith("<|") and not item[2:].isalnum())]
+    assert escape_marks(text, {"passages"}) == text
 
 
 def test_a_mark_that_cites_is_found_in_disguise() -> None:

@@ -67,14 +67,14 @@ def test_vectors_are_those_of_the_formulas(model: MiniLM, oracle: Oracle) -> Non
 def test_the_window_is_where_reading_ends(model: MiniLM) -> None:
     inside, beyond = "word " * 254, "word " * 254 + "banana " * 50
     assert model.tokens([inside, beyond, ""]) == [256, 306, 2]
-    one, other = model.embed([inside, beyond], kind="passage")
-    assert one @ other > 0.999999
+    item, other_value = model.embed([inside, beyond], kind="passage")
+    assert item @ other_value > 0.999999
 
 
 def test_texts_of_unknown_characters_are_alike_and_told_by_covers(model: MiniLM) -> None:
     thai, lao = "ขอบคุณมาก", "ຂອບໃຈຫຼາຍໆ"
-    one, other = model.embed([thai, lao], kind="passage")
-    assert one @ other > 0.999
+    item, other_value = model.embed([thai, lao], kind="passage")
+    assert item @ other_value > 0.999
     assert (model.covers(thai), model.covers(lao)) == (0.0, 0.0)
     assert model.covers("thank you") == 1.0
     assert 0.2 < model.covers("thank you very much ขอบคุณมาก") < 0.8
@@ -102,13 +102,15 @@ def test_one_many_threads_and_processes_give_the_same_bits(model: MiniLM) -> Non
     alone = np.concatenate([model.embed([text], kind="query") for text in texts])
     rng = np.random.default_rng(0)
     for size in (2, 7, 50):
-        some = rng.choice(len(texts), size).tolist()
-        np.testing.assert_array_equal(model.embed([texts[one] for one in some], kind="passage"), alone[some])
+        chosen_rows = rng.choice(len(texts), size).tolist()
+        np.testing.assert_array_equal(
+            model.embed([texts[chosen_row] for chosen_row in chosen_rows], kind="passage"), alone[chosen_rows]
+        )
     for changed in ({"threads": 2}, {"batch_tokens": 4096}):
         np.testing.assert_array_equal(model.but(**changed).embed(texts, kind="passage"), alone)
     with ThreadPoolExecutor(4) as threads:
-        for found in threads.map(lambda _: model.embed(texts, kind="passage"), range(4)):
-            np.testing.assert_array_equal(found, alone)
+        for result in threads.map(lambda _: model.embed(texts, kind="passage"), range(4)):
+            np.testing.assert_array_equal(result, alone)
     with ProcessPoolExecutor(1, get_context("spawn")) as processes:
         np.testing.assert_array_equal(processes.submit(model.embed, texts, kind="passage").result(), alone)
 
@@ -132,26 +134,28 @@ def test_a_forked_child_ends_and_embeds_for_itself(model: MiniLM) -> None:
 
 def test_a_search_finds_the_same_with_the_same_scores_in_every_batch(model: MiniLM, tmp_path: Path) -> None:
     texts = [text for text in of_each_length() if text.strip()]
-    group = store(tmp_path / "a.spolia", {str(at): text for at, text in enumerate(texts)}, embedder=model)
+    group = store(tmp_path / "a.spolia", {str(index): text for index, text in enumerate(texts)}, embedder=model)
     search = Dense(group, model, top_k=10)
-    asked = [Query(text) for text in texts]
-    whole = search.batch(asked)
-    assert [search(query) for query in asked] == whole
-    assert [one for at in range(0, len(asked), 7) for one in search.batch(asked[at : at + 7])] == whole
+    queries = [Query(text) for text in texts]
+    whole = search.batch(queries)
+    assert [search(query) for query in queries] == whole
+    assert [
+        result for index in range(0, len(queries), 7) for result in search.batch(queries[index : index + 7])
+    ] == whole
 
 
 @given(st.lists(st.integers(2, 256), max_size=60), st.integers(1, 2000))
 def test_batches_hold_each_row_once_of_one_length_and_no_more_than_their_tokens(lengths: list[int], limit: int) -> None:
-    found = list(batches(lengths, limit))
-    assert sorted(row for batch in found for row in batch) == list(range(len(lengths)))
-    for batch in found:
+    numbers = list(batches(lengths, limit))
+    assert sorted(row for batch in numbers for row in batch) == list(range(len(lengths)))
+    for batch in numbers:
         assert len({lengths[row] for row in batch}) == 1
         assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= limit
 
 
 def test_threads_share_one_session(model: MiniLM) -> None:
     with ThreadPoolExecutor(4) as threads:
-        assert len({id(found) for found in threads.map(lambda _: model._get_session(), range(8))}) == 1
+        assert len({id(result) for result in threads.map(lambda _: model._get_session(), range(8))}) == 1
 
 
 @step
@@ -190,13 +194,13 @@ def test_the_graph_that_is_shipped_is_valid_and_the_one_that_is_written() -> Non
     from tests.minilm_graph import graph
 
     raw = minilm.GRAPH.read_bytes()
-    found = onnx.load_model_from_string(raw)
-    assert found == graph(), "write: python -m tests.minilm_graph"
-    inside = [tensor for tensor in found.graph.initializer if not tensor.external_data]
-    for tensor in found.graph.initializer:
+    result = onnx.load_model_from_string(raw)
+    assert result == graph(), "write: python -m tests.minilm_graph"
+    inside = [tensor for tensor in result.graph.initializer if not tensor.external_data]
+    for tensor in result.graph.initializer:
         if tensor.external_data:  # their file is given to the session, not to the checker
-            found.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    del found.graph.initializer[:]
-    found.graph.initializer.extend(inside)
-    onnx.checker.check_model(found, full_check=True)
+            result.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    del result.graph.initializer[:]
+    result.graph.initializer.extend(inside)
+    onnx.checker.check_model(result, full_check=True)
     assert len(raw) < 20_000

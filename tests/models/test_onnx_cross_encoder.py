@@ -27,7 +27,7 @@ def counted(folder: Path, classes: int = 1, weight: float = 1.0) -> Path:
     from onnx import TensorProto, checker, helper, save
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    words = Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     words.add_special_tokens(["[CLS]", "[SEP]"])
@@ -50,15 +50,15 @@ def counted(folder: Path, classes: int = 1, weight: float = 1.0) -> Path:
 
 def test_a_score_is_the_logit_of_question_and_text(tmp_path: Path) -> None:
     scorer = OnnxCrossEncoder(str(counted(tmp_path)))
-    around = 2 + 3 + 3  # [CLS] question [SEP] text [SEP]
-    expected = tuple(float(around + 4 + sum(WORDS.index(word) for word in text.split())) for text in TEXTS)
+    count = 2 + 3 + 3  # [CLS] question [SEP] text [SEP]
+    expected = tuple(float(count + 4 + sum(WORDS.index(word) for word in text.split())) for text in TEXTS)
     assert scorer.scores("red", TEXTS) == expected
     assert scorer.scores("red", ()) == ()
     (marked,) = scorer.scores("red", ["[SEP] sea"])
-    assert marked == float(around + 4 + 7 + 3)  # "[", "SEP" and "]" are words that it does not know, and no mark
-    assert scorer.but(window=5).scores("red", ["blue sea salt"]) == (float(around + 4 + 6),)  # two words of four stay
+    assert marked == float(count + 4 + 7 + 3)  # "[", "SEP" and "]" are words that it does not know, and no mark
+    assert scorer.but(window=5).scores("red", ["blue sea salt"]) == (float(count + 4 + 6),)  # two words of four stay
     assert isinstance(scorer, Scorer)
-    assert eval(repr(scorer)) == decode(encode(scorer), known={"OnnxCrossEncoder": OnnxCrossEncoder}) == scorer
+    assert eval(repr(scorer)) == decode(encode(scorer), classes={"OnnxCrossEncoder": OnnxCrossEncoder}) == scorer
 
 
 def test_of_several_classes_it_is_the_log_probability_of_one(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_it_reranks_and_other_weights_have_another_name(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     scorer = OnnxCrossEncoder(str(counted(tmp_path / "a")))
-    found = Ranking(Query("red"), tuple(Hit(Node(text, text), 1.0) for text in TEXTS[:3]))
-    assert [hit.node.id for hit in CrossEncoder(scorer)(found)] == ["blue sea", "red sea", "red stones"]
-    other = OnnxCrossEncoder(str(counted(tmp_path / "b", weight=2.0)))
-    assert scorer.fingerprint() != other.fingerprint()
+    ranking = Ranking(Query("red"), tuple(Hit(Node(text, text), 1.0) for text in TEXTS[:3]))
+    assert [hit.node.id for hit in CrossEncoder(scorer)(ranking)] == ["blue sea", "red sea", "red stones"]
+    other_encoder = OnnxCrossEncoder(str(counted(tmp_path / "b", weight=2.0)))
+    assert scorer.fingerprint() != other_encoder.fingerprint()
 
 
 def test_what_is_no_such_model_is_an_error(tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_a_model_that_was_exported_scores_as_it_does_in_torch(tmp_path: Path) ->
         )  # fmt: skip
     texts = ["Nokia employed Olsen.", "Salt", "The moon pulls the sea [SEP] and ships wait for the tide. " * 9]
     expected = LocalCrossEncoder(str(tmp_path), window=64).scores("Who employed Olsen?", texts)
-    found = OnnxCrossEncoder(str(tmp_path), window=64).scores("Who employed Olsen?", texts)
-    np.testing.assert_allclose(found, expected, atol=2e-5)
+    scores = OnnxCrossEncoder(str(tmp_path), window=64).scores("Who employed Olsen?", texts)
+    np.testing.assert_allclose(scores, expected, atol=2e-5)

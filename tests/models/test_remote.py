@@ -112,8 +112,8 @@ def test_what_a_fault_ends_in(
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [*CALLS, chatted])
 def test_a_reply_of_10_megabytes_is_not_read_to_its_end(call: Callable[[str], Any]) -> None:
-    said = "longer than 4[0-9]{6} bytes. That is more than was asked for. Check that base_url is a model's server"
-    with OpenAIServer(ServedReply(body=b" " * 10_000_000)) as server, pytest.raises(ModelRejected, match=said):
+    message = "longer than 4[0-9]{6} bytes. That is more than was asked for. Check that base_url is a model's server"
+    with OpenAIServer(ServedReply(body=b" " * 10_000_000)) as server, pytest.raises(ModelRejected, match=message):
         call(server.url)
 
 
@@ -169,8 +169,8 @@ def test_what_may_pass_is_tried_again(call: Callable[[str], Any], monkeypatch: p
     ids=lambda model: type(model).__name__,
 )
 def test_an_address_is_plain_data(model: Remote) -> None:
-    known = {type(model).__name__: type(model)}
-    assert decode(encode(model), known=known) == model
+    known_values = {type(model).__name__: type(model)}
+    assert decode(encode(model), classes=known_values) == model
     assert eval(repr(model)) == model
 
 
@@ -194,13 +194,13 @@ def test_embeddings_keep_the_contract_of_embedders() -> None:
 
 
 def test_the_test_server_takes_one_text_for_a_list_of_one() -> None:
-    assert openai_server.embedded({"input": "ab"}, 8) == openai_server.embedded({"input": ["ab"]}, 8)
+    assert openai_server.embeddings_reply({"input": "ab"}, 8) == openai_server.embeddings_reply({"input": ["ab"]}, 8)
 
 
 def test_vectors_come_in_the_order_of_the_texts_and_have_length_1() -> None:
     with OpenAIServer() as server:  # it replies in another order
-        found = embedder(server.url).embed(["one", "two", "three"], kind="passage")
-    for row, text in zip(found, ("one", "two", "three"), strict=True):
+        vectors = embedder(server.url).embed(["one", "two", "three"], kind="passage")
+    for row, text in zip(vectors, ("one", "two", "three"), strict=True):
         stated = np.array(vector(text, 8))
         assert row == pytest.approx(stated / np.linalg.norm(stated), abs=1e-6)
     (request,) = server.requests
@@ -231,7 +231,7 @@ def test_queries_and_passages_have_their_prefixes_and_odd_texts_can_be_sent() ->
 
 
 def replied(*vectors: Any) -> ServedReply:
-    rows = [{"index": at, "embedding": found} for at, found in enumerate(vectors)]
+    rows = [{"index": index, "embedding": found_vector} for index, found_vector in enumerate(vectors)]
     return ServedReply(body=json.dumps({"data": rows}).encode())
 
 
@@ -257,9 +257,9 @@ def test_vectors_that_are_none_are_refused(served: ServedReply, expected: str) -
 def test_vectors_in_base64_are_read_too() -> None:
     packed = base64.b64encode(struct.pack("<8f", 3.0, 4.0, *[0.0] * 6)).decode()
     with OpenAIServer(replied(packed, [2.0] + [0.0] * 7)) as server:
-        found = embedded(server.url)
-    assert found[0, :2] == pytest.approx([0.6, 0.8])
-    assert found[1, 0] == 1.0
+        result = embedded(server.url)
+    assert result[0, :2] == pytest.approx([0.6, 0.8])
+    assert result[1, 0] == 1.0
 
 
 # ---------------------------------------------------------------------------------------------------------- rerankers
@@ -268,10 +268,10 @@ def test_vectors_in_base64_are_read_too() -> None:
 @pytest.mark.slow
 def test_scores_come_in_the_order_of_the_texts() -> None:
     with OpenAIServer() as server:
-        found = RerankModel("any", server.url).scores("red stone", ["blue", "red stone", "red"])
+        scores = RerankModel("any", server.url).scores("red stone", ["blue", "red stone", "red"])
         many = RerankModel("any", server.url, batch_texts=2).scores("red stone", ["blue", "red stone", "red"])
         assert RerankModel("any", server.url).scores("red stone", []) == ()
-    assert found == many == (0.0, 1.0, 0.5)
+    assert scores == many == (0.0, 1.0, 0.5)
     assert [len(request.body["documents"]) for request in server.requests] == [3, 2, 1]
     assert server.requests[0].path == "/v1/rerank"
     assert server.requests[0].body["top_n"] == 3
@@ -318,19 +318,19 @@ def test_completions_keep_the_contract_of_language_models() -> None:
 
 def test_a_continuation_is_scored_and_the_prompt_and_what_is_generated_are_not() -> None:
     with OpenAIServer(ServedReply(" and so on", logprob=-0.5)) as server:
-        found = CompletionModel("any", server.url).continuation(PROMPT, " Paris of course")
+        scores = CompletionModel("any", server.url).continuation(PROMPT, " Paris of course")
         assert CompletionModel("any", server.url).continuation(PROMPT, "") == ()
-    assert found == (Token(" Paris", -3.0), Token(" of", -1.5), Token(" course", -3.5))  # -0.5 a character
+    assert scores == (Token(" Paris", -3.0), Token(" of", -1.5), Token(" course", -3.5))  # -0.5 a character
     assert server.requests[0].path == "/v1/completions"
     assert server.requests[0].body["echo"] is True
     assert server.requests[0].body["prompt"] == "The capital of France is Paris of course"
 
 
 def echoed(tokens: list[str], numbers: list[float | None], offsets: list[int] | None = None) -> ServedReply:
-    said: dict[str, Any] = {"tokens": tokens, "token_logprobs": numbers}
+    data: dict[str, Any] = {"tokens": tokens, "token_logprobs": numbers}
     if offsets is not None:
-        said["text_offset"] = offsets
-    return ServedReply(body=json.dumps({"choices": [{"text": "".join(tokens), "logprobs": said}]}).encode())
+        data["text_offset"] = offsets
+    return ServedReply(body=json.dumps({"choices": [{"text": "".join(tokens), "logprobs": data}]}).encode())
 
 
 def test_a_token_over_the_border_belongs_to_the_continuation() -> None:
@@ -338,8 +338,8 @@ def test_a_token_over_the_border_belongs_to_the_continuation() -> None:
     prompt = Prompt((Message("user", "The capital of France is"),))
     for offsets in ([0, 21, 27, 30], None):
         with OpenAIServer(echoed(tokens, numbers, offsets)) as server:
-            found = CompletionModel("any", server.url).continuation(prompt, " Paris")
-        assert found == (Token(" is Pa", -1.0), Token("ris", -2.0))
+            scores = CompletionModel("any", server.url).continuation(prompt, " Paris")
+        assert scores == (Token(" is Pa", -1.0), Token("ris", -2.0))
 
 
 @pytest.mark.parametrize(
@@ -408,8 +408,8 @@ def test_a_role_holds_a_model_that_can_to_its_parsers_schema(tmp_path: Any) -> N
         able = ChatModel("any", server.url, capabilities=frozenset({"chat", "structured"}))
         assert role.ask(able, {"question": "?"}) == {"answer": "Nokia"}
         assert role.ask(ChatModel("any", server.url), {"question": "?"}) == {"answer": "Nokia"}
-    held, free = (request.body for request in server.requests)
-    assert held["response_format"]["json_schema"]["schema"]["required"] == ["answer"]
+    body, free = (request.body for request in server.requests)
+    assert body["response_format"]["json_schema"]["schema"]["required"] == ["answer"]
     assert "response_format" not in free
 
 

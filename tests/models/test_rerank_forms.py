@@ -21,17 +21,17 @@ TEXTS = ["a blue sea", "red stones", "a red sea"]
 @pytest.mark.parametrize("form", RERANKERS)
 def test_each_form_is_understood_by_its_server(form: Any) -> None:
     with ModelServer(form) as server:
-        found = RerankModel("m", server.url, form=form, api_key_env="").scores("red stones", TEXTS)
-    assert found == (0.0, 1.0, 0.5)
+        scores = RerankModel("m", server.url, form=form, api_key_env="").scores("red stones", TEXTS)
+    assert scores == (0.0, 1.0, 0.5)
     assert [path for path, _ in server.asked] == [RERANKERS[form][1]]
 
 
 @pytest.mark.slow
 def test_tei_is_sent_no_more_texts_than_it_takes() -> None:
     with ModelServer("tei") as server:
-        found = RerankModel("", server.url, form="tei", api_key_env="").scores("red", ["red"] * 70)
-    assert found == (1.0,) * 70
-    assert [len(asked["texts"]) for _, asked in server.asked] == [32, 32, 6]
+        scores = RerankModel("", server.url, form="tei", api_key_env="").scores("red", ["red"] * 70)
+    assert scores == (1.0,) * 70
+    assert [len(data["texts"]) for _, data in server.asked] == [32, 32, 6]
 
 
 def at_most_16(asked: Any) -> tuple[int, Any]:
@@ -45,13 +45,13 @@ def test_how_many_texts_a_server_takes_is_learnt_once_from_its_answer(monkeypatc
     with ModelServer("TEI") as server, ModelServer("tei") as reranks:
         model = EmbeddingModel("m", server.url, dimension=12, api_key_env="", retries=0)
         texts = [f"text {number}" for number in range(70)]
-        found = model.embed(texts, kind="passage")
-        assert (found == [model.embed([text], kind="passage")[0] for text in texts]).all()
+        vectors = model.embed(texts, kind="passage")
+        assert (vectors == [model.embed([text], kind="passage")[0] for text in texts]).all()
         scorer = RerankModel("m", reranks.url, form="tei", api_key_env="", retries=0)
         monkeypatch.setattr(reranks, "rerank", (*RERANKERS["tei"][:2], at_most_16))
         assert scorer.scores("red", ["red"] * 40) == (1.0,) * 40
-    assert [len(asked["input"]) for _, asked in server.asked[:4]] == [70, 32, 32, 6]
-    assert [len(asked["texts"]) for _, asked in reranks.asked] == [32, 16, 16, 8]
+    assert [len(data["input"]) for _, data in server.asked[:4]] == [70, 32, 32, 6]
+    assert [len(data["texts"]) for _, data in reranks.asked] == [32, 16, 16, 8]
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_a_known_host_has_its_form_and_a_form_that_is_none_is_refused() -> None:
 def test_pictures_beside_texts_are_sent_in_base64_as_jina_publishes_it() -> None:
     with ModelServer("jina") as server:
         model = RerankModel("jina-reranker-m0", server.url, form="jina", api_key_env="")
-        found = model.scores_of("red stones", [png("blue"), "red stones", png("red")])
+        result = model.scores_of("red stones", [png("blue"), "red stones", png("red")])
         assert isinstance(model, ImageScorer)
-    assert found == (0.0, 1.0, 0.5)
-    ((_, asked),) = server.asked
-    assert [sorted(one) for one in asked["documents"]] == [["image"], ["text"], ["image"]]
+    assert result == (0.0, 1.0, 0.5)
+    ((_, data),) = server.asked
+    assert [sorted(document) for document in data["documents"]] == [["image"], ["text"], ["image"]]
 
 
 @pytest.mark.parametrize("form", ["", "cohere", "voyage", "vllm", "tei"])

@@ -42,9 +42,9 @@ Judge. Braces {like} {{these}} are filled, {these} are not.
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    found = tmp_path / "judge.txt"
-    found.write_text(FILE.replace("{{these}} are filled", "stay"))
-    return found
+    new_file = tmp_path / "judge.txt"
+    new_file.write_text(FILE.replace("{{these}} are filled", "stay"))
+    return new_file
 
 
 def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
@@ -68,8 +68,8 @@ def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
 def test_no_text_can_close_or_open_a_delimiter(parts: list[str]) -> None:
     text = "".join(parts)
     (_, user) = Template.from_text(FILE).fill({"these": Setting(""), "passages": [text], "question": text})
-    found = [tag.lower() for tag in template._TAG.findall(user.content) if tag.lower() in ("passages", "question")]
-    assert found == ["passages", "passages", "question", "question"]
+    texts = [tag.lower() for tag in template._TAG.findall(user.content) if tag.lower() in ("passages", "question")]
+    assert texts == ["passages", "passages", "question", "question"]
     assert user.content.count("‹") <= 2 * (text.count("<") + text.count("‹"))
 
 
@@ -149,18 +149,18 @@ def test_an_empty_reply_is_sent_back_once_without_an_empty_message(
     with OpenAIServer(ServedReply(""), ServedReply("yes")) as server, Run() as run:
         assert Judge(model("any", server.url, retries=0), role)("?") is True
         assert run.usage.calls == 2
-        again = server.requests[1].body
+        second_body = server.requests[1].body
     if model is ChatModel:
-        assert [message["role"] for message in again["messages"]] == ["system", "user"]
-        again["prompt"] = again["messages"][-1]["content"]
-    assert again["prompt"].endswith(
+        assert [message["role"] for message in second_body["messages"]] == ["system", "user"]
+        second_body["prompt"] = second_body["messages"][-1]["content"]
+    assert second_body["prompt"].endswith(
         "Your reply cannot be used: it is empty. Reply again, with nothing else than what was asked for."
     )
-    said = "any thought until all 4,608 tokens" if model is ChatModel else "any at http.* the reply has no text"
+    reply = "any thought until all 4,608 tokens" if model is ChatModel else "any at http.* the reply has no text"
     with OpenAIServer(ServedReply("", finish_reason="length")) as server, Run() as run:
-        with pytest.warns(DegradedWarning, match=rf"could not be read \({said}"):
+        with pytest.warns(DegradedWarning, match=rf"could not be read \({reply}"):
             assert Judge(model("any", server.url, retries=0), role)("?") is False
-        with pytest.raises(ModelRejected, match=said):
+        with pytest.raises(ModelRejected, match=reply):
             Judge(model("any", server.url, retries=0), role.but(default=None))("!")
 
 
@@ -201,12 +201,12 @@ def test_what_cannot_read_replies_is_refused_and_a_text_without_places_is_told_f
 
 def test_a_role_is_plain_data_and_a_resource_with_the_files_fingerprint(file: Path) -> None:
     flow = judge(file, "Yes.")
-    known = {type_id(cls): cls for cls in (Judge, Role, YesNo, ScriptedModel)}
-    assert decode(encode(flow), known=known) == flow
+    known_values = {type_id(cls): cls for cls in (Judge, Role, YesNo, ScriptedModel)}
+    assert decode(encode(flow), classes=known_values) == flow
     assert flow.role in flow.resources
-    before = flow.role.fingerprint()
+    previous_fingerprint = flow.role.fingerprint()
     file.write_text("Other. {{question}}")
-    assert flow.role.fingerprint() != before
+    assert flow.role.fingerprint() != previous_fingerprint
 
 
 @check_each(
@@ -271,8 +271,8 @@ def test_first_tokens_take_a_prompt_or_a_brief_with_a_role() -> None:
     prompt = Prompt((Message("user", "Is it so?"),))
     with OpenAIServer(ServedReply("Yes No", logprob=-0.5)) as server:
         model = CompletionModel("any", server.url)
-        given = FirstTokens(model)(prompt)
-        assert given == FirstTokens(model, Role("Is it {{what}}?", YesNo()))(Brief.from_texts(what="so"))
-    assert given[0] == Token("Yes", -0.5)
+        tokens = FirstTokens(model)(prompt)
+        assert tokens == FirstTokens(model, Role("Is it {{what}}?", YesNo()))(Brief.from_texts(what="so"))
+    assert tokens[0] == Token("Yes", -0.5)
     with pytest.raises(WiringError, match="has no role"):
         FirstTokens(model)(Brief.from_texts(what="so"))

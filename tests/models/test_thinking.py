@@ -125,18 +125,22 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 def test_new_settings_leave_the_hash_of_a_model_without_them_as_it_was_and_change_it_where_they_are_given() -> None:
     plain = ChatModel("qwen3", "http://127.0.0.1:8000/v1")
     assert plain.digest.hex() == "54310c997f3a83bae91092e6bec032c9"
-    others = [plain.but(**one) for one in ({"top_p": 0.5}, {"thinking": True}, {"extra": "{}"}, {"thought_tokens": 1})]
-    assert len({plain.digest, *(one.digest for one in others)}) == 5
-    assert len({plain.fingerprint(), *(one.fingerprint() for one in others)}) == 5
+    results = [
+        plain.but(**result) for result in ({"top_p": 0.5}, {"thinking": True}, {"extra": "{}"}, {"thought_tokens": 1})
+    ]
+    assert len({plain.digest, *(result.digest for result in results)}) == 5
+    assert len({plain.fingerprint(), *(result.fingerprint() for result in results)}) == 5
     assert plain.fingerprint() == "http://127.0.0.1:8000/v1|qwen3"
-    assert decode(encode(others[1])) == others[1]
+    assert decode(encode(results[1])) == results[1]
 
 
 def test_a_step_does_not_take_a_model_with_other_settings_for_its_own() -> None:
     mine = ChatModel("m", "http://h/v1", top_p=0.5)
     step = Ask(mine, Role("Who?\n{{question}}", Text()))
     assert step.declares(mine.but(retries=9))
-    assert not any(step.declares(mine.but(**other)) for other in ({"top_p": 1.0}, {"extra": '{"top_k": 1}'}))
+    assert not any(
+        step.declares(mine.but(**other_value)) for other_value in ({"top_p": 1.0}, {"extra": '{"top_k": 1}'})
+    )
 
 
 @pytest.mark.parametrize("kind", [ChatModel, CompletionModel, EmbeddingModel, RerankModel, Transcriber])
@@ -151,7 +155,7 @@ def test_times_attempts_and_limits_are_no_part_of_what_results_are_kept_under(ki
 
 def test_the_hash_of_models_with_usual_settings_is_that_under_which_results_are_kept() -> None:
     models = (CompletionModel("m", "http://h/v1"), EmbeddingModel("m", "http://h/v1"), RerankModel("m", "http://h/v1"))
-    assert [one.digest.hex() for one in models] == [
+    assert [model.digest.hex() for model in models] == [
         "9c07fbe05d5be944839e6154085865f6", "5026f65e411e3ff8eb6b431b7abc31bc", "8dd5f49939e799d272025e43703d27d7"
     ]  # fmt: skip
 
@@ -172,10 +176,10 @@ def test_the_address_of_azure_keeps_its_version_and_the_key_has_its_header(monke
 @pytest.mark.parametrize("key", ["k", "e", "EMPTY", "token", "embeddings"])
 def test_a_made_up_key_for_a_server_of_ones_own_changes_no_reply(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    said = "<think>EMPTY thanks</think>Write a token for embeddings, and keep the rest EMPTY."
-    with OpenAIServer(ServedReply(said)) as server:
-        found = ChatModel("any", server.url).generate(PROMPT)
-    assert found.text == said
+    message = "<think>EMPTY thanks</think>Write a token for embeddings, and keep the rest EMPTY."
+    with OpenAIServer(ServedReply(message)) as server:
+        reply = ChatModel("any", server.url).generate(PROMPT)
+    assert reply.text == message
 
 
 @pytest.mark.slow
@@ -183,8 +187,8 @@ def test_thoughts_that_a_server_sends_apart_are_no_part_of_the_reply() -> None:
     with OpenAIServer(ServedReply("Nokia.", thoughts="Sony?")) as server:
         pieces: list[str] = []
         model = ChatModel("any", server.url)
-        apart = Generation("Nokia.", thoughts="Sony?")
-        assert model.generate(PROMPT, on_text=pieces.append) == model.generate(PROMPT) == apart
+        generation = Generation("Nokia.", thoughts="Sony?")
+        assert model.generate(PROMPT, on_text=pieces.append) == model.generate(PROMPT) == generation
     assert pieces == ["Nokia."]
 
 
@@ -197,16 +201,16 @@ def test_a_reply_in_parts_is_its_text_without_what_the_model_thinks(streams: boo
     pieces: list[str] = []
     with OpenAIServer(ServedReply(body=json.dumps(whole).encode())) as server:
         model = ChatModel("magistral", server.url, retries=0)
-        found = model.generate(PROMPT, on_text=pieces.append if streams else None)
-        assert found == Generation("Nokia.", thoughts="Sony?")
+        reply = model.generate(PROMPT, on_text=pieces.append if streams else None)
+        assert reply == Generation("Nokia.", thoughts="Sony?")
     assert pieces == ["Nokia."] * streams
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_a_thought_has_one_of_two_names(name: str) -> None:
-    found = Reply()
-    found.take(json.dumps({"choices": [{"message": {"content": "Nokia.", name: "Sony?"}}]}), "message")
-    assert found.generation(False).thoughts == "Sony?"
+    reply = Reply()
+    reply.take(json.dumps({"choices": [{"message": {"content": "Nokia.", name: "Sony?"}}]}), "message")
+    assert reply.generation(False).thoughts == "Sony?"
 
 
 CUT = (
@@ -237,14 +241,14 @@ def test_the_first_reply_that_ends_in_its_thought_gives_the_model_tokens_to_thin
 def test_a_thought_that_fills_all_tokens_names_the_switch(cut: ServedReply, set_by_the_user: int) -> None:
     with OpenAIServer(cut) as server, Run(cache=None):
         model = ChatModel("m", server.url, thought_tokens=set_by_the_user)
-        given = set_by_the_user or LEARNT
-        with pytest.raises(ThoughtCut, match=f"all {512 + given:,} tokens .*--think N, .* more than {given:,}"):
+        count = set_by_the_user or LEARNT
+        with pytest.raises(ThoughtCut, match=f"all {512 + count:,} tokens .*--think N, .* more than {count:,}"):
             Reader(model)(FOUND)
-        asked = len(server.requests)
-        assert asked == (1 if set_by_the_user else 2)
+        asked_count = len(server.requests)
+        assert asked_count == (1 if set_by_the_user else 2)
         with pytest.warns(DegradedWarning, match="--think N"):
             assert Ask(model, Role("Who?\n{{question}}", Text(), default="nobody")).reply(question="Who?") == "nobody"
-    assert len(server.requests) == 2 * asked  # it is not sent back, which would end in its thought too
+    assert len(server.requests) == 2 * asked_count  # it is not sent back, which would end in its thought too
 
 
 @pytest.mark.slow
@@ -334,9 +338,9 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
 )
 @example(["</", " ", "</think>", " ", "</"])
 def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[str]) -> None:
-    said = list[str]()
+    texts = list[str]()
     model = ScriptedModel(("".join(parts),))
     with patch.object(role, "is_streamed", return_value=True):
-        found = generate_answer(model, PROMPT, said.append, max_tokens=9, take_back=said.clear)
-    assert "".join(said) == found.text
-    assert not re.search("</think>|^<think>", found.text)
+        generation = generate_answer(model, PROMPT, texts.append, max_tokens=9, take_back=texts.clear)
+    assert "".join(texts) == generation.text
+    assert not re.search("</think>|^<think>", generation.text)

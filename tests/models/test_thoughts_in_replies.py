@@ -52,6 +52,6 @@ def test_a_thought_in_another_place_than_its_tag_is_the_thought(reply: str) -> N
 )
 def test_the_tokens_of_a_reply_are_those_of_what_it_says(reply: str, tokens: list[str]) -> None:
     model = ScriptedModel((reply,), frozenset(("chat", "logprobs")))
-    found = Generate(model, logprobs=True)(Prompt((Message("user", "Where?"),)))
-    assert "".join(token.text for token in found.tokens) == found.text
-    assert [token.text for token in found.tokens] == tokens
+    generation = Generate(model, logprobs=True)(Prompt((Message("user", "Where?"),)))
+    assert "".join(token.text for token in generation.tokens) == generation.text
+    assert [token.text for token in generation.tokens] == tokens

@@ -26,8 +26,8 @@ def tokenizer() -> WordPiece:
 
 def test_pieces_stand_where_they_are_in_the_text(tokenizer: WordPiece) -> None:
     text = "Ünaffable 😀 ไทย!"
-    found = tokenizer.pieces(text)
-    assert [text[piece.start : piece.end] for piece in found] == [
+    pieces = tokenizer.pieces(text)
+    assert [text[piece.start : piece.end] for piece in pieces] == [
         "Üna",
         "ffa",
         "ble",
@@ -35,8 +35,8 @@ def test_pieces_stand_where_they_are_in_the_text(tokenizer: WordPiece) -> None:
         "ไทย",
         "!",
     ]
-    assert [piece.is_known for piece in found] == [True, True, True, False, False, True]
-    assert found[-1] == TokenPiece(15, 16, True)
+    assert [piece.is_known for piece in pieces] == [True, True, True, False, False, True]
+    assert pieces[-1] == TokenPiece(15, 16, True)
 
 
 def test_counts_leave_out_special_tokens(tokenizer: WordPiece) -> None:
@@ -56,10 +56,10 @@ def test_odd_texts_are_read(tokenizer: WordPiece, text: str) -> None:
 @settings(max_examples=60)
 @given(st.text(max_size=60))
 def test_pieces_are_in_order_and_inside(tokenizer: WordPiece, text: str) -> None:
-    found = tokenizer.pieces(text)
-    assert len(found) == tokenizer.count([text])[0]
-    assert all(0 <= piece.start <= piece.end <= len(text) for piece in found)
-    assert [piece.start for piece in found] == sorted(piece.start for piece in found)
+    pieces = tokenizer.pieces(text)
+    assert len(pieces) == tokenizer.count([text])[0]
+    assert all(0 <= piece.start <= piece.end <= len(text) for piece in pieces)
+    assert [piece.start for piece in pieces] == sorted(piece.start for piece in pieces)
     assert 0.0 <= tokenizer.covers(text) <= 1.0
 
 

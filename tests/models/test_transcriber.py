@@ -35,8 +35,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def served(**said: Any) -> ServedReply:
-    return ServedReply(body=json.dumps(SAID | said).encode())
+def served(**options: Any) -> ServedReply:
+    return ServedReply(body=json.dumps(SAID | options).encode())
 
 
 def model(url: str, **changes: Any) -> Transcriber:
@@ -56,7 +56,7 @@ def form(kind: str, body: bytes) -> dict[str, tuple[str | None, bytes]]:
 def test_a_recording_is_sent_as_the_protocol_says() -> None:
     recording = bytes(range(256)) * 10
     with OpenAIServer(served()) as server:
-        found = model(server.url, language="en", prompt="Spolia").transcribe('über "x".mp3', recording)
+        transcript = model(server.url, language="en", prompt="Spolia").transcribe('über "x".mp3', recording)
     (request,) = server.requests
     fields = form(request.headers["content-type"], request.body)
     assert request.path == "/v1/audio/transcriptions"
@@ -69,7 +69,7 @@ def test_a_recording_is_sent_as_the_protocol_says() -> None:
         "language": b"en",
         "prompt": b"Spolia",
     }
-    assert found == Transcript(
+    assert transcript == Transcript(
         "Old stones. New walls.",
         (SpeechSegment(0, 2.5, "Old stones."), SpeechSegment(60, 62, "New walls.")),
         "english",
@@ -90,7 +90,7 @@ def test_what_was_said_at_a_time_is_a_region() -> None:
         assert reader is not None
         document = reader.read(Blob("a/talk.mp3", b"x")).document
     assert document.text == "Old stones.\nNew walls."
-    assert [(document.text[one.start : one.end], one.seconds) for one in document.regions] == [
+    assert [(document.text[region.start : region.end], region.seconds) for region in document.regions] == [
         ("Old stones.", (0.0, 2.5)),
         ("New walls.", (60.0, 62.0)),
     ]
@@ -146,9 +146,9 @@ def test_minutes_are_charged_and_a_budget_holds() -> None:
 
 
 def test_an_address_is_plain_and_holds_no_secret() -> None:
-    found = model("http://127.0.0.1:1/v1")
-    assert KEY not in repr(found) + repr(encode(found))
-    assert decode(encode(found), known={"Transcriber": Transcriber}) == found
+    transcriber = model("http://127.0.0.1:1/v1")
+    assert KEY not in repr(transcriber) + repr(encode(transcriber))
+    assert decode(encode(transcriber), classes={"Transcriber": Transcriber}) == transcriber
     with pytest.raises(ModelError, match="more than an address"):
         model("http://me:secret@127.0.0.1/v1")
     with pytest.raises(ModelError, match="largest_bytes=0"):

@@ -43,8 +43,8 @@ def placed(folder: Path, tensors: bytes = b"tensors", tokens: str = "ab") -> Pat
 def test_when_there_are_none_one_line_says_where_it_looked() -> None:
     with pytest.raises(WeightsError) as caught:
         weights.find()
-    said = str(caught.value)
-    assert "\n" not in said
+    message = str(caught.value)
+    assert "\n" not in message
     for part in (
         "SPOLIA_WEIGHTS is not set",
         "no_such_package_of_weights",
@@ -52,7 +52,7 @@ def test_when_there_are_none_one_line_says_where_it_looked() -> None:
         "HF_HUB_OFFLINE",
         "pip install",
     ):
-        assert part in said
+        assert part in message
 
 
 def test_where_the_runtime_is_missing_too_one_advice_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,18 +113,18 @@ def test_a_hash_is_computed_once_and_again_when_the_file_changes(
     computed: list[Path] = []
     whole = file_hash._bytes
 
-    def counted(path: Path) -> str:
+    def count_calls(path: Path) -> str:
         computed.append(path)
         return whole(path)
 
-    monkeypatch.setattr(file_hash, "_bytes", counted)
+    monkeypatch.setattr(file_hash, "_bytes", count_calls)
     folder = str(placed(tmp_path / "given"))
     weights.find(folder)
     weights.find(folder)
     assert len(computed) == 1
-    kept = (tmp_path / "given" / "model.safetensors").stat()
+    stat = (tmp_path / "given" / "model.safetensors").stat()
     placed(tmp_path / "given", tensors=b"changed")
-    os.utime(tmp_path / "given" / "model.safetensors", ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    os.utime(tmp_path / "given" / "model.safetensors", ns=(stat.st_atime_ns, stat.st_mtime_ns))
     with pytest.raises(WeightsError):
         weights.find(folder)
     assert len(computed) == 2
@@ -134,16 +134,16 @@ def test_a_damaged_or_unwritable_memory_costs_a_hash_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(placed(tmp_path / "given"))
-    found = weights.find(folder)
+    position = weights.find(folder)
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     for note in (tmp_path / "cache" / "file_hashes").glob("*.json"):
         note.write_bytes(b"\xff{")
-    assert weights.find(folder) == found
+    assert weights.find(folder) == position
     for note in (tmp_path / "cache" / "file_hashes").glob("*.json"):
         note.write_bytes(b"[" * 100_000)
-    assert weights.find(folder) == found
+    assert weights.find(folder) == position
     monkeypatch.setenv("SPOLIA_CACHE", "/dev/null/none")
-    assert weights.find(folder) == found
+    assert weights.find(folder) == position
 
 
 def test_the_hub_is_asked_last_and_its_failure_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,13 +214,13 @@ def tuned(folder: Path, *files: str, **card: Any) -> Path:
     folder.mkdir()
     for name in ("model.safetensors", "config.json", "tokenizer.json"):
         (folder / name).write_text(name)
-    known = {name: hashlib.sha256(name.encode()).hexdigest() for name in files}
-    (folder / "card.json").write_text(json.dumps({"part": "lm", "sha256": "0", "files": known} | card))
+    digests_by_name = {name: hashlib.sha256(name.encode()).hexdigest() for name in files}
+    (folder / "card.json").write_text(json.dumps({"part": "lm", "sha256": "0", "files": digests_by_name} | card))
     return folder
 
 
 def test_a_tuned_model_is_refused_whose_card_is_damaged_or_does_not_name_what_is_loaded(tmp_path: Path) -> None:
-    tensors, *others = names = ("model.safetensors", "config.json", "tokenizer.json")
+    tensors, *other_values = names = ("model.safetensors", "config.json", "tokenizer.json")
     (tmp_path / "none").mkdir()
     refuse_changed(tmp_path / "none", tensors)
     refuse_changed(tuned(tmp_path / "older", tensors), tensors)
@@ -231,7 +231,7 @@ def test_a_tuned_model_is_refused_whose_card_is_damaged_or_does_not_name_what_is
         with pytest.raises(WeightsError, match=f"{name} is not named in the card"):
             refuse_changed(folder, tensors)
         (folder / name).unlink()
-    for name in others:
+    for name in other_values:
         (folder / name).write_text("{}")
         with pytest.raises(WeightsError, match=f"{name} is not the file that its card describes"):
             refuse_changed(folder, tensors)

@@ -27,13 +27,13 @@ class Finds(Operator[Query, Ranking]):
         return 0
 
     def apply(self, value: Query, /) -> Ranking:
-        at = max(0, Random(f"{value.text} {self.luck}").randrange(6) - self.skill)
-        order = [*NODES[1 : at + 1], NODES[0], *NODES[at + 1 :]]
+        position = max(0, Random(f"{value.text} {self.luck}").randrange(6) - self.skill)
+        order = [*NODES[1 : position + 1], NODES[0], *NODES[position + 1 :]]
         return Ranking(value, tuple(Hit(node, 1.0 / (1 + rank)) for rank, node in enumerate(order)), "finds")
 
 
 def questions(n: int) -> list[Item]:
-    return [Item(f"q{at}", f"question {at}", ("gold",), gold=(("gold",),)) for at in range(n)]
+    return [Item(f"q{index}", f"question {index}", ("gold",), gold=(("gold",),)) for index in range(n)]
 
 
 def reading(model: LanguageModel) -> Operator[Query, Any]:

@@ -25,11 +25,13 @@ class Asked(Finds):
         return None if self.asked else 0
 
 
-def study(folder: str, dies_after: float = float("inf"), by: int = signal.SIGKILL, processes: int = 0) -> TunedFlow:
-    def told(progress: StudyProgress) -> None:
+def study(folder: str, dies_after: float = float("inf"), count: int = signal.SIGKILL, processes: int = 0) -> TunedFlow:
+    def kill_study(progress: StudyProgress) -> None:
         if progress.done >= dies_after:
-            (os.kill if by == signal.SIGKILL else os.killpg)(os.getpid(), by)  # a terminal interrupts the group
+            (os.kill if count == signal.SIGKILL else os.killpg)(os.getpid(), count)  # a terminal interrupts the group
 
     space = Asked().vary("skill", skill=[0, 1, 2, 3, 4, 5]).vary("asked", asked=[False, True])
     with SweepProcesses(processes) if processes else nullcontext() as executor:
-        return tune(space, questions(40), "MRR", budget="70%", seed=4, path=folder, on_progress=told, executor=executor)
+        return tune(
+            space, questions(40), "MRR", budget="70%", seed=4, path=folder, on_progress=kill_study, executor=executor
+        )

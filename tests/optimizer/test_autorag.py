@@ -171,11 +171,11 @@ WHOLE = (
 )
 
 
-def config(tmp_path: Path, text: str, **given: Any) -> ImportedConfig:
+def config(tmp_path: Path, text: str, **options: Any) -> ImportedConfig:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     assert is_config(path)
-    return read_config(path, AvailableModels(**given))
+    return read_config(path, AvailableModels(**options))
 
 
 def node(kind: str, *modules: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -183,20 +183,20 @@ def node(kind: str, *modules: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"node_type": kind, "strategy": strategy, "modules": [*modules]} | more
 
 
-def of(*nodes: dict[str, Any], **given: Any) -> ImportedConfig:
-    return import_config({"node_lines": [{"nodes": [*nodes]}]}, "config.yaml", AvailableModels(**given))
+def of(*nodes: dict[str, Any], **options: Any) -> ImportedConfig:
+    return import_config({"node_lines": [{"nodes": [*nodes]}]}, "config.yaml", AvailableModels(**options))
 
 
 WORDS = node("lexical_retrieval", {"module_type": "bm25"}, top_k=10)
 
 
-def flow(found: ImportedConfig) -> Operator[Any, Any]:
-    return load(found.text, GIVEN)
+def flow(imported_config: ImportedConfig) -> Operator[Any, Any]:
+    return load(imported_config.text, GIVEN)
 
 
 def test_a_hybrid_search_is_the_space_that_autorag_sweeps(tmp_path: Path) -> None:
-    found = config(tmp_path, HYBRID)
-    space = Space(flow(found))
+    imported_config = config(tmp_path, HYBRID)
+    space = Space(flow(imported_config))
     assert space.size == 2 * (77 + 4 * 101)
     assert {name: len(place.values) for name, place in space.places.items()} == {
         "lexical_retrieval": 2,
@@ -212,23 +212,23 @@ def test_a_hybrid_search_is_the_space_that_autorag_sweeps(tmp_path: Path) -> Non
 
 
 def test_the_measures_and_the_strategy_are_those_of_the_last_node(tmp_path: Path) -> None:
-    found = config(tmp_path, HYBRID)
+    imported_config = config(tmp_path, HYBRID)
     measures = 'SetF1,SetR,SetP,nDCG@10(rule="autorag"),MAP(rule="autorag"),MRR(rule="autorag")'
-    assert (found.objective, found.combine) == (measures, "normalize_mean")
-    assert len(Objectives.from_measures(parse_measures(measures), combine=found.combine).best) == 6
+    assert (imported_config.objective, imported_config.combine) == (measures, "normalize_mean")
+    assert len(Objectives.from_measures(parse_measures(measures), combine=imported_config.combine).best) == 6
 
 
 def test_what_has_no_equal_is_left_out_and_named(tmp_path: Path) -> None:
-    told = "\n".join(config(tmp_path, WHOLE).notes)
-    for said in ("gpt2", "monot5", "recency_filter", "retrieval_token_f1", "bert_score", "speed_threshold", "lights"):
-        assert (said in told) == (said != "retrieval_token_f1")  # only the measures of the last node count
-    assert "--under Seconds=10" in told
+    message = "\n".join(config(tmp_path, WHOLE).notes)
+    for reply in ("gpt2", "monot5", "recency_filter", "retrieval_token_f1", "bert_score", "speed_threshold", "lights"):
+        assert (reply in message) == (reply != "retrieval_token_f1")  # only the measures of the last node count
+    assert "--under Seconds=10" in message
 
 
 @pytest.mark.slow
 def test_a_whole_pipeline_is_a_flow_that_answers(tmp_path: Path) -> None:
-    found = config(tmp_path, WHOLE)
-    space = Space(flow(found))
+    imported_config = config(tmp_path, WHOLE)
+    space = Space(flow(imported_config))
     assert set(space.places) >= {
         "query_expansion", "passage_augmenter", "passage_reranker", "pass_reranker.top_k", "passage_filter",
         "threshold_cutoff.at_least", "passage_compressor", "prompt_maker", "fstring.template", "generator",
@@ -237,29 +237,29 @@ def test_a_whole_pipeline_is_a_flow_that_answers(tmp_path: Path) -> None:
     assert len(space.places["query_expansion"].values) == 4
     assert len(space.places["passage_reranker"].values) == 4  # two cross-encoders are one
     judge = ChatModel("judge", SERVER, capabilities=frozenset((CHAT, NEXT_TOKENS)))
-    assert found.objective == 'SentenceBLEU,ROUGE-2,SemScore,GEval(aspect="mean", rule="autorag")'
-    parse_measures(found.objective, llm=judge, embedder=HashingEmbedder())
-    assert found.under == ("ATC=2000",)
-    one = space.decide(space.default)
-    assert one.gives(one.takes()).__name__ == "Answer"
+    assert imported_config.objective == 'SentenceBLEU,ROUGE-2,SemScore,GEval(aspect="mean", rule="autorag")'
+    parse_measures(imported_config.objective, llm=judge, embedder=HashingEmbedder())
+    assert imported_config.under == ("ATC=2000",)
+    item = space.decide(space.default)
+    assert item.gives(item.takes()).__name__ == "Answer"
     (template,) = (option.body.template for option in space.places["prompt_maker"].values[:1])
     assert template == "Read {{passages}} and {say}: {{question}}"
 
 
 def test_without_models_the_space_ends_with_passages_and_says_so(tmp_path: Path) -> None:
-    found = config(tmp_path, WHOLE, llm=False, scorer=False, judge=False)
-    assert flow(found).gives(flow(found).takes()).__name__ == "Ranking"
-    assert found.objective == "SetF1"
-    told = "\n".join(found.notes)
-    assert "write --llm URL --model NAME" in told
-    assert "write --reranker URL" in told
-    assert "ends with the passages" in told
+    imported_config = config(tmp_path, WHOLE, llm=False, scorer=False, judge=False)
+    assert flow(imported_config).gives(flow(imported_config).takes()).__name__ == "Ranking"
+    assert imported_config.objective == "SetF1"
+    message = "\n".join(imported_config.notes)
+    assert "write --llm URL --model NAME" in message
+    assert "write --reranker URL" in message
+    assert "ends with the passages" in message
 
 
 def test_a_retrieval_node_of_old_versions_chooses_among_retrievers_and_fusions() -> None:
     modules = ({"module_type": "bm25"}, {"module_type": "vectordb"}, {"module_type": "hybrid_rrf", "rrf_k": [10, 60]})
-    found = of(node("retrieval", *modules, top_k=[5, 10]))
-    assert Space(flow(found)).size == 2 + 2 + 2 * 2 * 2 * 2  # each with its top_k
+    imported_config = of(node("retrieval", *modules, top_k=[5, 10]))
+    assert Space(flow(imported_config)).size == 2 + 2 + 2 * 2 * 2 * 2  # each with its top_k
 
 
 @check_each("kind", sorted(MODULES))
@@ -267,7 +267,7 @@ def test_every_module_that_is_read_makes_a_flow(kind: str) -> None:
     fusing = kind.startswith("hybrid")
     searched = () if fusing or kind in ("bm25", "vectordb") else (WORDS,)
     prompt = {"prompt": "{query} {retrieved_contents}"}
-    where = next(
+    name = next(
         place
         for place, kinds in {
             "query_expansion": ("pass_query_expansion", "hyde", "query_decompose", "multi_query_expansion"),
@@ -280,23 +280,26 @@ def test_every_module_that_is_read_makes_a_flow(kind: str) -> None:
         }.items()
         if kind in kinds
     )
-    module = {"module_type": kind} | (prompt if where == "prompt_maker" else {})
-    found = of(*searched, node(where, module))
-    made = flow(found)
-    assert made.gives(made.takes()).__name__ in ("Ranking", "Answer")
+    module = {"module_type": kind} | (prompt if name == "prompt_maker" else {})
+    imported_config = of(*searched, node(name, module))
+    new_flow = flow(imported_config)
+    assert new_flow.gives(new_flow.takes()).__name__ in ("Ranking", "Answer")
 
 
 @check_each("kind", sorted(UNSUPPORTED))
 def test_every_module_that_is_not_read_is_named_with_why(kind: str) -> None:
-    found = of(WORDS, node("passage_reranker", {"module_type": "pass_reranker"}, {"module_type": kind}))
-    assert any(note.startswith(f"{kind} is left out: ") for note in found.notes)
+    imported_config = of(WORDS, node("passage_reranker", {"module_type": "pass_reranker"}, {"module_type": kind}))
+    assert any(note.startswith(f"{kind} is left out: ") for note in imported_config.notes)
 
 
 def test_nodes_and_modules_that_stand_there_twice_are_chosen_apart() -> None:
     cuts = ({"module_type": "threshold_cutoff", "threshold": [0.1, 0.2]}, {"module_type": "pass_passage_filter"})
-    again = ({"module_type": "threshold_cutoff", "threshold": [0.3, 0.4, 0.5]}, {"module_type": "pass_passage_filter"})
-    found = of(WORDS, node("passage_filter", *cuts), node("passage_filter", *again))
-    assert Space(flow(found)).size == 3 * 4
+    second_result = (
+        {"module_type": "threshold_cutoff", "threshold": [0.3, 0.4, 0.5]},
+        {"module_type": "pass_passage_filter"},
+    )
+    imported_config = of(WORDS, node("passage_filter", *cuts), node("passage_filter", *second_result))
+    assert Space(flow(imported_config)).size == 3 * 4
 
 
 SEARCHES = {
@@ -338,17 +341,19 @@ ANSWERS = [
 @check_each("between", BETWEEN)
 @check_each("search", SEARCHES)
 def test_configurations_of_every_shape_start(search: str, between: str, answers: bool) -> None:
-    found = of(*SEARCHES[search], *BETWEEN[between], *(ANSWERS * answers), base_url=SERVER)
-    measures = parse_measures(found.objective, embedder=HashingEmbedder())
-    items = [Item(f"q{at}", f"Who is {at}?", ("Olsen",), gold=(("a",),)) for at in range(9)]
-    plan = TuningPlan.from_space(flow(found), items, measures, combine=found.combine, under=found.under)
+    imported_config = of(*SEARCHES[search], *BETWEEN[between], *(ANSWERS * answers), base_url=SERVER)
+    measures = parse_measures(imported_config.objective, embedder=HashingEmbedder())
+    items = [Item(f"q{index}", f"Who is {index}?", ("Olsen",), gold=(("a",),)) for index in range(9)]
+    plan = TuningPlan.from_space(
+        flow(imported_config), items, measures, combine=imported_config.combine, under=imported_config.under
+    )
     models = "llama_index_llm.llm" in plan.candidates.space.places
     assert (plan.candidates.size >= 1, models) == (True, answers)
 
 
 def test_several_models_need_the_address_of_their_server() -> None:
-    found = of(WORDS, *ANSWERS)
-    assert "To compare them, name their server: --llm URL." in "\n".join(found.notes)
+    imported_config = of(WORDS, *ANSWERS)
+    assert "To compare them, name their server: --llm URL." in "\n".join(imported_config.notes)
 
 
 def test_neighbours_are_scored_again_before_the_best_are_taken() -> None:
@@ -369,9 +374,11 @@ def test_a_configuration_of_parsing_or_chunking_is_named_for_what_it_is(
 
 
 def test_a_misspelt_module_or_parameter_is_told_of() -> None:
-    found = of(node("lexical_retrieval", {"module_type": "bm25", "bm25_tokeniser": "space"}, {"module_type": "bm52"}))
-    assert "bm25: the parameter bm25_tokeniser is not used." in found.notes
-    assert "bm52 is left out: unknown module." in found.notes
+    imported_config = of(
+        node("lexical_retrieval", {"module_type": "bm25", "bm25_tokeniser": "space"}, {"module_type": "bm52"})
+    )
+    assert "bm25: the parameter bm25_tokeniser is not used." in imported_config.notes
+    assert "bm52 is left out: unknown module." in imported_config.notes
 
 
 @check_each(
@@ -427,18 +434,18 @@ def trial(tmp_path: Path, chosen: str = CHOSEN) -> Path:
 
 
 def test_the_pipeline_that_a_trial_chose_is_a_flow_and_a_point_of_its_space(tmp_path: Path) -> None:
-    found = read_trial(trial(tmp_path))
-    chosen, space = flow(found.best), Space(flow(found.space))
+    found_trial = read_trial(trial(tmp_path))
+    chosen, space = flow(found_trial.best), Space(flow(found_trial.space))
     assert not Space(chosen).places
-    assert found.point is not None
-    assert space.decide(found.point).digest == chosen.digest
-    assert found.best.objective == found.space.objective
-    assert [(one.module, one.seconds, one.is_best) for one in found.tried] == [
+    assert found_trial.point is not None
+    assert space.decide(found_trial.point).digest == chosen.digest
+    assert found_trial.best.objective == found_trial.space.objective
+    assert [(item.module, item.seconds, item.is_best) for item in found_trial.tried] == [
         ("hybrid_rrf", 0.511, False),
         ("hybrid_cc", 0.755, False),
         ("hybrid_cc", 0.414, True),
     ]
-    assert dict(found.tried[2].metrics) == {"retrieval_f1": 0.305, "retrieval_recall": 0.915}
+    assert dict(found_trial.tried[2].metrics) == {"retrieval_f1": 0.305, "retrieval_recall": 0.915}
 
 
 def test_a_pipeline_that_the_space_does_not_hold_has_no_point(tmp_path: Path) -> None:

@@ -37,15 +37,15 @@ def space(model: Any) -> Operator[Query, Any]:
 
 def prompts_of(flows: list[Operator[Query, Any]], items: list[Item]) -> set[str]:
     """What all flows would send."""
-    found = set()
+    result = set()
     for flow in flows:
         *free, reader = flow.steps  # type: ignore[attr-defined]
         for item in items:
             value: Any = Query(item.question)
             for step in free:
                 value = step(value)
-            found.add(reader.prompted(value.cut(reader.max_passages)).text)
-    return found
+            result.add(reader.prompted(value.cut(reader.max_passages)).text)
+    return result
 
 
 class Waits(ScriptedModel):
@@ -58,25 +58,25 @@ class Waits(ScriptedModel):
 def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_readers_show_it() -> None:
     items = questions(8)
     with OpenAIServer(ServedReply("gold")) as server:
-        found = tune(space(ChatModel("m", server.url)), items, "EM")
-        asked = len(server.requests)
+        tuned_flow = tune(space(ChatModel("m", server.url)), items, "EM")
+        count = len(server.requests)
     flows = Candidates(Space(space(MODEL)))
-    distinct = prompts_of([flows.flows[at] for at in flows.all_flows], items)
-    assert found.rows == found.flows * len(items)
-    assert found.spent.calls == asked == len(distinct) < 0.2 * found.rows
-    assert found.finalists[0].calls == 1.0
+    distinct = prompts_of([flows.flows[flow] for flow in flows.all_flows], items)
+    assert tuned_flow.rows == tuned_flow.flows * len(items)
+    assert tuned_flow.spent.calls == count == len(distinct) < 0.2 * tuned_flow.rows
+    assert tuned_flow.finalists[0].calls == 1.0
 
 
 def test_contexts_are_numbered_by_what_would_be_sent() -> None:
     items, candidates = questions(5), Candidates(Space(space(MODEL)))
-    found = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
+    contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
     flows = list(candidates.all_flows)
-    numbers = found.numbers(flows)
-    for at, item in enumerate(items):
-        sent = [prompts_of([candidates.flows[flow]], [item]) for flow in flows]
-        for one, other in ((0, 1), (0, len(flows) - 1), (3, 4), (2, 20)):
-            assert (numbers[one, at] == numbers[other, at]) == (sent[one] == sent[other])
-    assert found.total == len(prompts_of([candidates.flows[flow] for flow in flows], items))
+    numbers = contexts.numbers(flows)
+    for index, item in enumerate(items):
+        texts = [prompts_of([candidates.flows[flow]], [item]) for flow in flows]
+        for number, other_value in ((0, 1), (0, len(flows) - 1), (3, 4), (2, 20)):
+            assert (numbers[number, index] == numbers[other_value, index]) == (texts[number] == texts[other_value])
+    assert contexts.total == len(prompts_of([candidates.flows[flow] for flow in flows], items))
 
 
 def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
@@ -85,8 +85,8 @@ def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
     flows = list(candidates.all_flows)
     board = Board(candidates, len(items), 1000, contexts=contexts)
 
-    def source(some: Any, asked: range) -> ScoreRows:
-        return ScoreRows(np.zeros((len(some), len(asked))), np.zeros((len(some), 2)))
+    def source(subset: Any, asked: range) -> ScoreRows:
+        return ScoreRows(np.zeros((len(subset), len(asked))), np.zeros((len(subset), 2)))
 
     whole = board.cost(flows, 5)
     assert whole == contexts.total
@@ -105,8 +105,8 @@ def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_aske
     flows = list(candidates.all_flows)
     scores = 0.2 + 0.6 * contexts.quality(flows)
 
-    def source(some: Any, asked: range) -> ScoreRows:
-        return ScoreRows(scores[list(some), asked.start : asked.stop], np.zeros((len(some), 2)))
+    def source(subset: Any, asked: range) -> ScoreRows:
+        return ScoreRows(scores[list(subset), asked.start : asked.stop], np.zeros((len(subset), 2)))
 
     def off(board: Board) -> float:
         board.fill(ScoreRequest(flows, 8), source)
@@ -124,44 +124,44 @@ def test_a_search_begins_with_flows_whose_contexts_hold_the_gold_and_others_as_t
     assert sorted(quality[best], reverse=True) == sorted(quality, reverse=True)[:5]
     assert sorted(Board(candidates, 40, 1000).draw(5)) != sorted(best)
     contexts._quality[contexts._compute_rows(flows[::2])] = np.nan  # flows of another kind
-    drawn, mixed = Board(candidates, 40, 1000).draw(6), Board(candidates, 40, 1000, contexts=contexts).draw(6)
-    assert [flow for flow in mixed if flow in flows[::2]] == [flow for flow in drawn if flow in flows[::2]]
+    sample, mixed = Board(candidates, 40, 1000).draw(6), Board(candidates, 40, 1000, contexts=contexts).draw(6)
+    assert [flow for flow in mixed if flow in flows[::2]] == [flow for flow in sample if flow in flows[::2]]
 
 
 @pytest.mark.slow
 def test_a_study_ends_the_same_with_any_number_of_workers_and_after_it_broke_off(tmp_path: Path) -> None:
-    def study(workers: int, name: str, most: float = float("inf")) -> TunedFlow:
-        def told(progress: StudyProgress) -> None:
-            if progress.done > most:
+    def study(workers: int, name: str, value: float = float("inf")) -> TunedFlow:
+        def break_off(progress: StudyProgress) -> None:
+            if progress.done > value:
                 raise RuntimeError("broken off")
 
-        how: dict[str, Any] = {"budget": "50%", "seed": 3, "path": tmp_path / name, "on_progress": told}
-        return tune(space(Waits(MODEL.replies)), questions(40), "EM", run=Run(share=True, threads=workers), **how)
+        options: dict[str, Any] = {"budget": "50%", "seed": 3, "path": tmp_path / name, "on_progress": break_off}
+        return tune(space(Waits(MODEL.replies)), questions(40), "EM", run=Run(share=True, threads=workers), **options)
 
-    one, three = study(1, "one"), study(3, "three")
-    assert one.score.mean < 1
-    assert (three.point, three.score, three.finalists) == (one.point, one.score, one.finalists)
-    assert (three.rows, three.spent.calls) == (one.rows, one.spent.calls)
+    flow, three = study(1, "one"), study(3, "three")
+    assert flow.score.mean < 1
+    assert (three.point, three.score, three.finalists) == (flow.point, flow.score, flow.finalists)
+    assert (three.rows, three.spent.calls) == (flow.rows, flow.spent.calls)
     with pytest.raises(RuntimeError):
         study(3, "broken", 200)
     rest = study(1, "broken")
-    assert 0 < rest.spent.calls < one.spent.calls
-    assert (rest.point, rest.score, rest.finalists) == (one.point, one.score, one.finalists)
+    assert 0 < rest.spent.calls < flow.spent.calls
+    assert (rest.point, rest.score, rest.finalists) == (flow.point, flow.score, flow.finalists)
 
 
 @pytest.mark.slow
 def test_a_share_of_a_space_with_readers_is_one_of_its_calls() -> None:
-    found = tune(space(MODEL), questions(40), "EM", budget="50%", seed=3)
+    tuned_flow = tune(space(MODEL), questions(40), "EM", budget="50%", seed=3)
     grid = prompts_of([*_flows()], questions(40))
-    assert found.spent.calls <= 0.5 * len(grid)
-    assert 0 < found.share <= 0.5
-    assert found.point["skill"] == 3
-    assert found.rows > found.spent.calls
+    assert tuned_flow.spent.calls <= 0.5 * len(grid)
+    assert 0 < tuned_flow.share <= 0.5
+    assert tuned_flow.point["skill"] == 3
+    assert tuned_flow.rows > tuned_flow.spent.calls
 
 
 def _flows() -> list[Operator[Query, Any]]:
     candidates = Candidates(Space(space(MODEL)))
-    return [candidates.flows[at] for at in candidates.all_flows]
+    return [candidates.flows[flow] for flow in candidates.all_flows]
 
 
 class Killed(BaseException):
@@ -200,9 +200,13 @@ def test_replies_that_a_killed_study_has_paid_are_not_asked_again(tmp_path: Path
     with Runs(tmp_path / "runs") as runs:
         first = tune(space(MODEL), questions(6), "EM", run=Run(cache=runs.cache))
     with Runs(tmp_path / "runs") as runs:
-        again = tune(space(MODEL), questions(6), "EM", run=Run(cache=runs.cache))
+        second_tuned_flow = tune(space(MODEL), questions(6), "EM", run=Run(cache=runs.cache))
     assert first.spent.calls > 0
-    assert (again.rows, again.spent.calls, again.point) == (first.rows, 0, first.point)
+    assert (second_tuned_flow.rows, second_tuned_flow.spent.calls, second_tuned_flow.point) == (
+        first.rows,
+        0,
+        first.point,
+    )
 
 
 def test_a_run_that_keeps_replies_asks_equal_prompts_once_and_counts_what_they_cost_alone() -> None:

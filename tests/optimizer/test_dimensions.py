@@ -66,7 +66,7 @@ def fact(number: int) -> str:
 
 def shouting(blob: Any) -> str:
     """A parser that loses the years."""
-    return "".join(" " if one.isdigit() else one for one in blob.data.decode())
+    return "".join(" " if item.isdigit() else item for item in blob.data.decode())
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +74,24 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("lighthouses")
     (texts := folder / "texts").mkdir()
     for number in range(LIGHTHOUSES):
-        others = " ".join(f"Its keeper had {n} goats and {n + 1} lamps." for n in range(12))
-        (texts / f"{number}.txt").write_text(f"{others}\n\n{fact(number)} It is tall.\n\n{others}")
-    found = Store(Corpus(str(folder / "facts.spolia")), Corpus(str(folder / "shouted.spolia")))
-    sync(texts, found.corpus)
-    sync(texts, found.shouted, readers={"*.txt": shouting})
-    return found
+        text = " ".join(f"Its keeper had {n} goats and {n + 1} lamps." for n in range(12))
+        (texts / f"{number}.txt").write_text(f"{text}\n\n{fact(number)} It is tall.\n\n{text}")
+    new_store = Store(Corpus(str(folder / "facts.spolia")), Corpus(str(folder / "shouted.spolia")))
+    sync(texts, new_store.corpus)
+    sync(texts, new_store.shouted, readers={"*.txt": shouting})
+    return new_store
 
 
 def by_spans(n: int = LIGHTHOUSES) -> list[Item]:
     """Gold as spans, by which flows over different chunks are compared."""
     return [
-        Item(f"q{at}", f"When was lighthouse {at} lit?", ("In 1800",), gold=((Quote(f"{at}.txt", text=fact(at)),),))
-        for at in range(n)
+        Item(
+            f"q{index}",
+            f"When was lighthouse {index} lit?",
+            ("In 1800",),
+            gold=((Quote(f"{index}.txt", text=fact(index)),),),
+        )
+        for index in range(n)
     ]
 
 
@@ -218,7 +223,7 @@ def spaces(store: Store) -> dict[str, tuple[Operator[Query, Any], str]]:
     cuts = [group_of(corpus, name, transform) for name, transform in SPLITTERS.items()]
     stems, letters = Analyzer(stem="english"), Analyzer(stem="", ngram=3)
     terms = [group_of(corpus, n, Sentences(), analyzer=a) for n, a in (("stems", stems), ("letters", letters))]
-    both = group_of(corpus, "both", Sentences(), embeddings=(Embedding(SMALL), Embedding(LARGE)))
+    group = group_of(corpus, "both", Sentences(), embeddings=(Embedding(SMALL), Embedding(LARGE)))
     shots = FString("Who built it? Ann.\nWho fell? Bob.\n{{passages}}\n{{question}}")
     search, words, reader = BM25(chunks), TFIDF(chunks), Reader(MODEL)
     weights = ((("bm25", 1.0), ("tf-idf", 0.0)), (("bm25", 0.5), ("tf-idf", 0.5)))
@@ -232,7 +237,7 @@ def spaces(store: Store) -> dict[str, tuple[Operator[Query, Any], str]]:
         "parser": (search.vary("parser", group=(chunks, store.shouted.group())), PARSER),
         "chunk size and splitter": (BM25(chunks, 1).vary("chunking", group=cuts), CHUNKING),
         "tokenizer": (search.vary("tokenizer", group=terms), TOKENIZER),
-        "embedder": (Dense(both, SMALL).vary("embedder", embedder=(SMALL, LARGE)), EMBEDDER),
+        "embedder": (Dense(group, SMALL).vary("embedder", embedder=(SMALL, LARGE)), EMBEDDER),
         "prompt": (search >> reader.vary("prompt", prompt=("answer", "brief")), PROMPT),
         "few-shot examples": (search >> reader.vary("examples", maker=(None, shots)), SHOTS),
         "top_k": (search.vary("depth", top_k=(1, 10)), TOP_K),
@@ -256,12 +261,12 @@ DIMENSIONS = {
 @pytest.mark.parametrize("name", DIMENSIONS)
 def test_it_is_a_dimension_in_python_and_in_a_flow_file(store: Store, name: str) -> None:
     space, file = spaces(store)[name]
-    given = {**store.given, "corpus-sentences": store.corpus.group("sentence")}
-    assert load(file, given, [asked_shorter, last_word]) == space
-    assert load(dump(space, given), given, [asked_shorter, last_word]) == space
-    found = tune(space, by_spans(6), "F1" if name in ("prompt", "few-shot examples", "do nothing") else "MRR")
-    assert (found.flows, found.flows_asked, found.excluded) == (DIMENSIONS[name], DIMENSIONS[name], ())
-    assert found.score.mean > 0
+    inputs = {**store.given, "corpus-sentences": store.corpus.group("sentence")}
+    assert load(file, inputs, [asked_shorter, last_word]) == space
+    assert load(dump(space, inputs), inputs, [asked_shorter, last_word]) == space
+    tuned_flow = tune(space, by_spans(6), "F1" if name in ("prompt", "few-shot examples", "do nothing") else "MRR")
+    assert (tuned_flow.flows, tuned_flow.flows_asked, tuned_flow.excluded) == (DIMENSIONS[name], DIMENSIONS[name], ())
+    assert tuned_flow.score.mean > 0
 
 
 @pytest.mark.slow
@@ -277,13 +282,13 @@ def test_stop_rules_hops_and_source_preference_of_adaptive_flows_are_dimensions(
                          (start >> preferring >> finish, 2)):  # fmt: skip
         file = dump(space, store.given)
         assert load(file, store.given, [at_once]) == space
-        found = tune(space, by_spans(4), "F1", degraded="ok")
-        assert (found.flows, found.flows_asked, found.excluded) == (flows, flows, ())
+        tuned_flow = tune(space, by_spans(4), "F1", degraded="ok")
+        assert (tuned_flow.flows, tuned_flow.flows_asked, tuned_flow.excluded) == (flows, flows, ())
 
 
 @pytest.mark.slow
 def test_a_space_of_10_to_the_23_flows_is_drawn_from_and_walked_without_being_listed() -> None:
-    places = {f"place {at}": cut.vary(f"place {at}", at=range(10)) for at in range(22)}
+    places = {f"place {index}": cut.vary(f"place {index}", at=range(10)) for index in range(22)}
     flow: Operator[Any, Any] = Choice(*(Identity() for _ in range(10)), name="last")
     for place in places.values():
         flow = flow >> place
@@ -292,9 +297,9 @@ def test_a_space_of_10_to_the_23_flows_is_drawn_from_and_walked_without_being_li
     point = space.draw(Random(1))
     near = list(space.neighbours(point))
     assert len(near) < 22 * 2 + 10
-    for other in near:
-        space.decide(other)
-        assert sum(point[name] != other[name] for name in point) == 1
+    for other_value in near:
+        space.decide(other_value)
+        assert sum(point[name] != other_value[name] for name in point) == 1
 
 
 def test_candidates_of_one_place_take_one_weight_under_their_default_names(store: Store) -> None:
@@ -307,8 +312,8 @@ def test_candidates_of_one_place_take_one_weight_under_their_default_names(store
     assert "source='bm25'" in repr(tfidf)
     own = Choice(BM25(chunks), TFIDF(chunks, source="mine"), name="words")
     assert "source='mine'" in repr(settled(Branch(own, Dense(chunks, SMALL)) >> ConvexCombination())[1])
-    both = ConvexCombination((("bm25", 0.5), ("tf-idf", 0.5)))
-    assert "source='tf-idf'" in repr(settled(Branch(Choice(BM25(chunks), TFIDF(chunks))) >> both)[1])
+    fusion = ConvexCombination((("bm25", 0.5), ("tf-idf", 0.5)))
+    assert "source='tf-idf'" in repr(settled(Branch(Choice(BM25(chunks), TFIDF(chunks))) >> fusion)[1])
     assert "source='tf-idf'" in repr(settled(Choice(BM25(chunks), TFIDF(chunks)))[1])
 
 
@@ -320,9 +325,9 @@ def settled(space: Operator[Any, Any]) -> list[Operator[Any, Any]]:
 def test_chunkings_and_parsers_are_compared_by_gold_as_spans(store: Store, tmp_path: Path) -> None:
     chunking, parser = (spaces(store)[name][0] for name in ("chunk size and splitter", "parser"))
     assert dict(tune(chunking, by_spans(), "nDCG@10").finalists[0].choices) == {"chunking": "tiny"}
-    found = tune(parser, by_spans(), "MRR")
-    assert (found.point, found.excluded) == ({"parser": 0}, ())
-    assert found.score.mean == 1.0
+    tuned_flow = tune(parser, by_spans(), "MRR")
+    assert (tuned_flow.point, tuned_flow.excluded) == ({"parser": 0}, ())
+    assert tuned_flow.score.mean == 1.0
     finer = group_of(store.corpus, "finer", Sentences(size=12))
     space = BM25(store.corpus.group()).vary("chunking", group=(store.corpus.group(), finer))
     assert tune(space, by_spans(), "MRR", path=tmp_path).rows == 2 * LIGHTHOUSES

@@ -34,16 +34,16 @@ def said(ranking: Ranking, *, prompt: str, key: str) -> Ranking:
 
 
 def questions(n: int, about: str) -> list[Item]:
-    return [Item(f"q{at}", f"{about} {at}", (f"the answer of {about}",), gold=(("gold",),)) for at in range(n)]
+    return [Item(f"q{index}", f"{about} {index}", (f"the answer of {about}",), gold=(("gold",),)) for index in range(n)]
 
 
-def studied(earlier: EarlierStudies | None, about: str, space: Operator[Any, Any] = SPACE, **how: Any) -> TunedFlow:
-    how = {"budget": "30%", "seed": 1, **how}
-    return tune(space, questions(40, about), how.pop("objective", "MRR"), earlier=earlier, **how)
+def studied(earlier: EarlierStudies | None, about: str, space: Operator[Any, Any] = SPACE, **options: Any) -> TunedFlow:
+    options = {"budget": "30%", "seed": 1, **options}
+    return tune(space, questions(40, about), options.pop("objective", "MRR"), earlier=earlier, **options)
 
 
-def started(found: TunedFlow) -> list[str]:
-    return [note for note in found.notes if note.startswith("The search began")]
+def started(flow: TunedFlow) -> list[str]:
+    return [note for note in flow.notes if note.startswith("The search began")]
 
 
 @pytest.mark.slow
@@ -66,8 +66,8 @@ def test_a_record_of_the_same_questions_or_of_some_of_them_is_not_used(tmp_path:
     studied(earlier, "ships", strategy="random")
     assert earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).points
     assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "ships"), "MRR", seed=2)).points
-    for some in (questions(40, "ships")[10:12], [*questions(40, "ships")[:20], *questions(60, "goats")[20:]]):
-        assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, some, "MRR")).points
+    for subset in (questions(40, "ships")[10:12], [*questions(40, "ships")[:20], *questions(60, "goats")[20:]]):
+        assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, subset, "MRR")).points
     renamed = [item.but(id=f"other-{item.id}") for item in questions(40, "ships")]
     assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, renamed, "MRR")).points
 
@@ -77,12 +77,14 @@ def test_places_and_candidates_are_matched_by_name_and_the_rest_is_the_default(t
     earlier = EarlierStudies(tmp_path, None)
     best = studied(earlier, "ships").point
     assert best["skill"] == 3
-    moved = Finds().vary("luck", luck=[2, 1, 0]).vary("skill", skill=[3, 2]) >> Choice(Identity(), Cut(3), name="more")
-    start = earlier.find_warm_start(TuningPlan.from_space(moved, questions(40, "goats"), "MRR"))
+    moved_space = Finds().vary("luck", luck=[2, 1, 0]).vary("skill", skill=[3, 2]) >> Choice(
+        Identity(), Cut(3), name="more"
+    )
+    start = earlier.find_warm_start(TuningPlan.from_space(moved_space, questions(40, "goats"), "MRR"))
     assert start.points[0] == {"luck": 2 - best["luck"], "skill": 0}
-    assert started(studied(earlier, "goats", moved))
-    others = Finds().vary("a", skill=[3, 2]).vary("luck", luck=[7, 8])
-    assert not earlier.find_warm_start(TuningPlan.from_space(others, questions(40, "goats"), "MRR")).points
+    assert started(studied(earlier, "goats", moved_space))
+    other_space = Finds().vary("a", skill=[3, 2]).vary("luck", luck=[7, 8])
+    assert not earlier.find_warm_start(TuningPlan.from_space(other_space, questions(40, "goats"), "MRR")).points
     assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "nDCG@10")).points
 
 
@@ -105,11 +107,13 @@ def test_the_names_of_a_space_are_the_same_over_every_corpus() -> None:
         either = Choice(BM25(group), BM25(Corpus(path).group("short")))
         return SpaceNames(Candidates(Space(either >> Cut().vary(top_k=(1, 2)) >> Cut().vary(top_k=(1, 2, 3)))))
 
-    one, other = names("a.spolia"), names("somewhere/else.spolia")
-    assert one.places == other.places
-    assert len(one.candidates.all_flows) == len(other.candidates.all_flows) == 12
-    assert one.choices(one.candidates.points[5]) == other.choices(other.candidates.points[5])
-    assert {"Cut.top_k#1", "Cut.top_k#2"} < one.places.keys()
+    space_names, other_space_names = names("a.spolia"), names("somewhere/else.spolia")
+    assert space_names.places == other_space_names.places
+    assert len(space_names.candidates.all_flows) == len(other_space_names.candidates.all_flows) == 12
+    assert space_names.choices(space_names.candidates.points[5]) == other_space_names.choices(
+        other_space_names.candidates.points[5]
+    )
+    assert {"Cut.top_k#1", "Cut.top_k#2"} < space_names.places.keys()
 
 
 @pytest.mark.slow
@@ -117,8 +121,8 @@ def test_a_study_that_goes_on_begins_as_it_began_whatever_has_ended_since(tmp_pa
     earlier = EarlierStudies(tmp_path / "records", None)
     first = studied(earlier, "ships", path=tmp_path / "study")
     studied(earlier, "goats")
-    again = studied(earlier, "ships", path=tmp_path / "study")
-    assert (again.rows, again.point, again.notes) == (0, first.point, first.notes)
+    second_flow = studied(earlier, "ships", path=tmp_path / "study")
+    assert (second_flow.rows, second_flow.point, second_flow.notes) == (0, first.point, first.notes)
 
 
 @pytest.mark.slow
@@ -128,7 +132,7 @@ def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: 
     (path,) = tmp_path.iterdir()
     good = json.loads(path.read_text())
     (tmp_path / "cut.json").write_text(path.read_text()[:50])
-    for at, other in enumerate(
+    for index, other_value in enumerate(
         (
             [],
             3,
@@ -139,7 +143,7 @@ def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: 
             {"form": 1},
         )
     ):
-        (tmp_path / f"other{at}.json").write_text(json.dumps(other))
+        (tmp_path / f"other{index}.json").write_text(json.dumps(other_value))
     assert earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).own == 1
     path.unlink()
     assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).points
@@ -159,8 +163,10 @@ def test_what_is_shipped_is_used_where_a_space_has_the_same_names() -> None:
 def test_a_shipped_record_is_not_used_for_some_questions_of_its_own_data(shared_datasets: Path) -> None:
     items = list(DataSet(str(shared_datasets / "covid_qa")).items())
     earlier = EarlierStudies(Path("/nowhere"), questions=question_marks(items))
-    for some in (items[-20:], items):
-        start = earlier.find_warm_start(TuningPlan.from_space(WORDS, [one for one in some if one.gold], "nDCG@10"))
+    for some_items in (items[-20:], items):
+        start = earlier.find_warm_start(
+            TuningPlan.from_space(WORDS, [item for item in some_items if item.gold], "nDCG@10")
+        )
         assert set(start.shipped) == {"squad_newwiki", "xquad_en"}
 
 

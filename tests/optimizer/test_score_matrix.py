@@ -32,9 +32,9 @@ def matrix(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script, which is run from its folder."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.syspath_prepend(BENCHMARKS / "optimizer")
-    before = set(sys.modules)
+    previous_modules = set(sys.modules)
     yield import_module("matrix")
-    for name in {"matrix", "space"} - before:
+    for name in {"matrix", "space"} - previous_modules:
         sys.modules.pop(name, None)
 
 
@@ -42,39 +42,40 @@ def matrix(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, matrix: Any) -> None:
     corpus = Corpus(str(tmp_path / "towns.spolia"))
     texts = {
-        f"{town}.md": f"# {town}\n\nThe town {town} has a port, a wall and {at} gates." for at, town in enumerate(TOWNS)
+        f"{town}.md": f"# {town}\n\nThe town {town} has a port, a wall and {index} gates."
+        for index, town in enumerate(TOWNS)
     }
     add_texts(corpus, texts)
     items = [
         Item(
-            f"q{at}",
+            f"q{index}",
             f"How many gates has the town {town}?",
-            gold=((f"text:{TOWNS[at // 2]}.md",),),
+            gold=((f"text:{TOWNS[index // 2]}.md",),),
             meta=(("set", "towns"),),
         )
-        for at, town in enumerate(TOWNS)
+        for index, town in enumerate(TOWNS)
     ]
     chunks = corpus.group()
-    both = Branch(BM25(chunks, source="words"), TFIDF(chunks, source="other")) >> ReciprocalRankFusion()
-    space = Choice(BM25(chunks), both, name="arms") >> Choice(Identity(), Cut(1), name="cut")
-    found = matrix.measured(space, items)
+    branch = Branch(BM25(chunks, source="words"), TFIDF(chunks, source="other")) >> ReciprocalRankFusion()
+    space = Choice(BM25(chunks), branch, name="arms") >> Choice(Identity(), Cut(1), name="cut")
+    report = matrix.measured(space, items)
     candidates = Candidates(Space(space))
     flows = [candidates.flows[number] for number in candidates.all_flows]
-    assert len(np.unique(found.scores)) > 2
-    np.testing.assert_array_equal(found.scores, ask(flows, items, matrix.MEASURE).scores[:, :, 0])
-    for at, item in enumerate(items):
+    assert len(np.unique(report.scores)) > 2
+    np.testing.assert_array_equal(report.scores, ask(flows, items, matrix.MEASURE).scores[:, :, 0])
+    for index, item in enumerate(items):
         with Run():
-            shown = [tuple(hit.node.id for hit in flow(Query(item.question)).hits[: matrix.SHOWN]) for flow in flows]
-        same = np.array([[one == other for other in shown] for one in shown])
-        column = found.contexts[:, at]
+            output = [tuple(hit.node.id for hit in flow(Query(item.question)).hits[: matrix.SHOWN]) for flow in flows]
+        same = np.array([[entry == other_value for other_value in output] for entry in output])
+        column = report.contexts[:, index]
         np.testing.assert_array_equal(column[:, None] == column, same)
-    assert found.points.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert found.cost_us([0, 1]) < found.cost_us([0]) + found.cost_us([1])
-    parts = [matrix.measured(space, some) for some in (items[:4], items[2:])]
-    np.testing.assert_array_equal(parts[0].joined(parts[1]).scores, found.scores)
-    np.testing.assert_array_equal(parts[0].joined(parts[1]).contexts, found.contexts)
-    found.save(tmp_path / "towns.npz")
-    np.testing.assert_array_equal(matrix.ScoreMatrix.load(tmp_path / "towns.npz").scores, found.scores)
+    assert report.points.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert report.cost_us([0, 1]) < report.cost_us([0]) + report.cost_us([1])
+    parts = [matrix.measured(space, some_items) for some_items in (items[:4], items[2:])]
+    np.testing.assert_array_equal(parts[0].joined(parts[1]).scores, report.scores)
+    np.testing.assert_array_equal(parts[0].joined(parts[1]).contexts, report.contexts)
+    report.save(tmp_path / "towns.npz")
+    np.testing.assert_array_equal(matrix.ScoreMatrix.load(tmp_path / "towns.npz").scores, report.scores)
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def planted() -> Floats:
     random, sizes = np.random.default_rng(0), tuple(map(len, PLACES.values()))
     logit = random.normal(1.2, 1.6, QUESTIONS) + np.zeros((*sizes, 1))
     for axis, size in enumerate(sizes):
-        shape = [size if at == axis else 1 for at in range(3)]
+        shape = [size if index == axis else 1 for index in range(3)]
         logit = logit + random.normal(0, 0.25, size).reshape(*shape, 1)
         logit = logit + random.normal(0, 0.5, (size, QUESTIONS)).reshape(*shape, QUESTIONS)
     logit[5] -= 1.5
@@ -64,7 +64,7 @@ def planted() -> Floats:
 def matrix_source(candidates: Candidates, order: Sequence[int]) -> ScoreSource:
     def source(flows: Sequence[int], questions: range) -> ScoreRows:
         rows = [[(PLACES[n].index(getattr(candidates.flows[f], n))) for n in PLACES] for f in flows]
-        values = planted()[tuple(np.array(rows).T)][:, [order[at] for at in questions]]
+        values = planted()[tuple(np.array(rows).T)][:, [order[question] for question in questions]]
         return ScoreRows(values, np.zeros((len(flows), 2)))
 
     return source
@@ -115,43 +115,46 @@ def test_a_larger_budget_asks_more_questions_of_no_more_than_half_of_the_flows_t
 def test_later_rounds_take_fewer_rows_and_all_of_them_what_was_given() -> None:
     board, _ = study(RandomSearch(), 0, 0.01)
     board.rows = board.rows_spent + 6_000
-    before, rows = board.rows_spent, list[int]()
+    previous_rows_spent, rows = board.rows_spent, list[int]()
     for request in halve(board, range(128), 6_000, 16, 0.5):
         board.fill(
-            request, lambda flows, asked: ScoreRows(np.zeros((len(flows), len(asked))), np.zeros((len(flows), 2)))
+            request,
+            lambda flows, asked_request: ScoreRows(
+                np.zeros((len(flows), len(asked_request))), np.zeros((len(flows), 2))
+            ),
         )
-        rows.append(board.rows_spent - before - sum(rows))
-    assert [one / rows[0] for one in rows] == pytest.approx([1.0, 0.5, 0.25], abs=0.05)
+        rows.append(board.rows_spent - previous_rows_spent - sum(rows))
+    assert [row / rows[0] for row in rows] == pytest.approx([1.0, 0.5, 0.25], abs=0.05)
     assert 0.95 * 6_000 < sum(rows) <= 6_000
 
 
 def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:
     board, flow = study(Halving(1 / 8), 3, 0.02)
-    some = [flow, *range(40)]
+    subset = [flow, *range(40)]
     for rows in (0, 1, 45, 700, 10**6):
-        upto = board.affordable_questions(some, rows)
-        assert board.cost(some, upto) <= rows
-        assert upto == QUESTIONS or board.cost(some, upto + 1) > rows
-    assert board.affordable_questions(some, 0, minimum=7) == 7
+        question_limit = board.affordable_questions(subset, rows)
+        assert board.cost(subset, question_limit) <= rows
+        assert question_limit == QUESTIONS or board.cost(subset, question_limit + 1) > rows
+    assert board.affordable_questions(subset, 0, minimum=7) == 7
 
 
 @pytest.mark.slow
 @check_each("name", [name for name in STRATEGIES if name != "tpe"])
 def test_no_strategy_goes_beyond_its_budget_and_the_same_seed_asks_the_same(name: str) -> None:
-    (one, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
+    (report, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
     assert first == second
-    assert one.rows_spent == two.rows_spent <= one.rows
-    np.testing.assert_array_equal(one.scores, two.scores)
+    assert report.rows_spent == two.rows_spent <= report.rows
+    np.testing.assert_array_equal(report.scores, two.scores)
 
 
 @pytest.mark.slow
 def test_tpe_asks_better_flows_after_it_has_seen_some_within_its_budget_and_by_its_seed() -> None:
     pytest.importorskip("optuna")
-    (board, flow), (again, same) = (study(TreeParzen(), 3, 0.1) for _ in range(2))
+    (board, flow), (second_result, same) = (study(TreeParzen(), 3, 0.1) for _ in range(2))
     assert flow == same
-    assert board.rows_spent == again.rows_spent <= board.rows
-    (asked,) = np.nonzero(board.question_counts)
-    means = board.means(asked.tolist(), QUESTIONS)  # flows are numbered as they are drawn
+    assert board.rows_spent == second_result.rows_spent <= board.rows
+    (position,) = np.nonzero(board.question_counts)
+    means = board.means(position.tolist(), QUESTIONS)  # flows are numbered as they are drawn
     assert means[10:].mean() > means[:10].mean() + 0.02
 
 
@@ -169,12 +172,12 @@ def test_halving_with_neighbours_loses_less_than_its_rivals() -> None:
         lost = []
         for seed in range(20):
             board, flow = study(strategy, seed, share)
-            where = tuple(PLACES[n].index(getattr(board.candidates.flows[flow], n)) for n in PLACES)
-            lost.append(truth.max() - truth[where])
+            positions = tuple(PLACES[n].index(getattr(board.candidates.flows[flow], n)) for n in PLACES)
+            lost.append(truth.max() - truth[positions])
         return float(np.mean(lost))
 
     ours = regret(HalvingWithNeighbours(), 0.1)
-    assert ours <= min(regret(one, 0.1) for one in (GreedySearch(), RandomSearch(), Halving(1 / 3))) + 0.002
+    assert ours <= min(regret(item, 0.1) for item in (GreedySearch(), RandomSearch(), Halving(1 / 3))) + 0.002
 
 
 @pytest.mark.slow
@@ -182,8 +185,8 @@ def test_a_race_keeps_the_best_and_stops_asking_those_that_are_shown_to_be_worse
     truth = planted().mean(axis=-1)
     for seed in range(4):
         board, flow = study(STRATEGIES["prove"], seed, 1.0)
-        where = tuple(PLACES[n].index(getattr(board.candidates.flows[flow], n)) for n in PLACES)
-        assert truth[where] == truth.max()
+        positions = tuple(PLACES[n].index(getattr(board.candidates.flows[flow], n)) for n in PLACES)
+        assert truth[positions] == truth.max()
         assert board.rows_spent < 0.5 * board.rows
 
 
@@ -213,10 +216,10 @@ def test_a_warm_start_finds_the_best_with_a_budget_too_small_to_look_for_it() ->
 @pytest.mark.slow
 def test_a_bandit_over_places_and_candidates_comes_near_the_best_but_for_pairs_and_keeps_its_budget() -> None:
     truth = planted().mean(axis=-1)
-    others = np.sort(np.delete(truth.reshape(8, -1, 4), 5, axis=0)[:, :, :3].ravel())
+    other_values = np.sort(np.delete(truth.reshape(8, -1, 4), 5, axis=0)[:, :, :3].ravel())
     for seed in range(5):
         board, flow = study(HierarchicalBandit(), seed, 0.05)
         assert board.rows_spent <= 0.05 * 640 * QUESTIONS
         chosen = board.candidates.flows[flow]
-        found = truth[tuple(PLACES[name].index(getattr(chosen, name)) for name in PLACES)]
-        assert np.searchsorted(others, found) > 0.9 * others.size
+        result = truth[tuple(PLACES[name].index(getattr(chosen, name)) for name in PLACES)]
+        assert np.searchsorted(other_values, result) > 0.9 * other_values.size

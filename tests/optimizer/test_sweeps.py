@@ -44,18 +44,22 @@ class Dies(Operator[Query, Query]):
 @pytest.mark.slow
 def test_processes_give_the_scores_of_this_one_and_a_killed_worker_loses_none(tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "lights.spolia"))
-    add_texts(corpus, {f"{at}.txt": f"Light {at} has {at % 5} lamps, and {at % 3} goats." for at in range(40)})
-    items = [Item(f"q{at}", f"How many goats has light {at}?", gold=((f"text:{at}.txt",),)) for at in range(40)]
+    add_texts(
+        corpus, {f"{index}.txt": f"Light {index} has {index % 5} lamps, and {index % 3} goats." for index in range(40)}
+    )
+    items = [
+        Item(f"q{index}", f"How many goats has light {index}?", gold=((f"text:{index}.txt",),)) for index in range(40)
+    ]
     search = BM25Variant(corpus.group("chunk"))
     space = search.vary("k1", k1=[0.5, 1.2, 2.0]).vary("b", b=[0.0, 0.75]) >> Cut().vary("most", top_k=[1, 5])
     space = Dies(items[7].question, os.getpid(), str(tmp_path / "died")) >> space
     alone = tune(space, items, "MRR")
     with SweepProcesses(2) as processes:
-        found = tune(space, items, "MRR", executor=processes, path=tmp_path / "study")
+        tuned_flow = tune(space, items, "MRR", executor=processes, path=tmp_path / "study")
         assert (tmp_path / "died").exists()
-        assert (found.point, found.score, found.finalists) == (alone.point, alone.score, alone.finalists)
-        assert found.rows == alone.rows
-        assert "Computed here 1 time: a worker process died (SIGKILL)." in found.notes
+        assert (tuned_flow.point, tuned_flow.score, tuned_flow.finalists) == (alone.point, alone.score, alone.finalists)
+        assert tuned_flow.rows == alone.rows
+        assert "Computed here 1 time: a worker process died (SIGKILL)." in tuned_flow.notes
         assert tune(space, items, "MRR", executor=processes, path=tmp_path / "study").rows == 0
 
         run, measures = Run(), [parse_measure("MRR")]

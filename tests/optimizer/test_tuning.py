@@ -57,27 +57,27 @@ SPACE_DEFAULT = Finds() >> Cut(2)
 
 @pytest.mark.slow
 def test_the_best_flow_is_chosen_and_reported_on_questions_that_did_not_choose() -> None:
-    found = tune(SPACE, questions(300), "MRR", seed=3)
-    asked = [item.id for item in questions(300)]
-    assert found.point["skill"] == 3
-    assert found.point["most"] == 1
-    assert found.fresh == sum(part_of(id) == "report" for id in asked)
-    assert found.questions + found.fresh == 300
-    assert found.score.low < found.score.mean < found.score.high
-    assert found.score.n == found.fresh
-    assert found.regret_bound is not None
-    assert 0 <= found.regret_bound < 0.3
-    assert found.rows == found.flows * found.questions + len(found.finalists) * found.fresh
+    tuned_flow = tune(SPACE, questions(300), "MRR", seed=3)
+    request = [item.id for item in questions(300)]
+    assert tuned_flow.point["skill"] == 3
+    assert tuned_flow.point["most"] == 1
+    assert tuned_flow.fresh == sum(part_of(id) == "report" for id in request)
+    assert tuned_flow.questions + tuned_flow.fresh == 300
+    assert tuned_flow.score.low < tuned_flow.score.mean < tuned_flow.score.high
+    assert tuned_flow.score.n == tuned_flow.fresh
+    assert tuned_flow.regret_bound is not None
+    assert 0 <= tuned_flow.regret_bound < 0.3
+    assert tuned_flow.rows == tuned_flow.flows * tuned_flow.questions + len(tuned_flow.finalists) * tuned_flow.fresh
     fresh = [item for item in questions(300) if part_of(item.id) == "report"]
-    assert found.score.mean == pytest.approx(ask(found.flow, fresh, "MRR").scores.mean())
+    assert tuned_flow.score.mean == pytest.approx(ask(tuned_flow.flow, fresh, "MRR").scores.mean())
 
 
 @pytest.mark.slow
 def test_copies_of_a_question_are_no_fresh_questions() -> None:
     copies = [item.but(id=f"{item.id}-{n}", question=item.question.upper()) for item in questions(90) for n in range(3)]
-    found = tune(SPACE, copies, "MRR")
-    assert (found.questions, found.fresh) == (90, 0)
-    assert "180 questions were left out: they have the text of another question." in found.notes
+    tuned_flow = tune(SPACE, copies, "MRR")
+    assert (tuned_flow.questions, tuned_flow.fresh) == (90, 0)
+    assert "180 questions were left out: they have the text of another question." in tuned_flow.notes
 
 
 @pytest.mark.slow
@@ -88,41 +88,41 @@ def test_what_is_left_out_and_what_fails_is_told_of_each_flow_wherever_a_study_i
             raise ValueError("no odd questions")
         return Finds(skill)(query)
 
-    asked = [*questions(60), Item("bare", "question 60")]
-    found = tune(failing.vary("skill", skill=[0, 3]), asked, "MRR")
-    assert [(one.failed, one.questions_asked) for one in found.finalists] == [(30, 60), (30, 60)]
-    told = [
+    request = [*questions(60), Item("bare", "question 60")]
+    tuned_flow = tune(failing.vary("skill", skill=[0, 3]), request, "MRR")
+    assert [(finalist.failed, finalist.questions_asked) for finalist in tuned_flow.finalists] == [(30, 60), (30, 60)]
+    texts = [
         "1 question was left out: no gold for MRR.",
         "The chosen flow: 30 of 60 questions failed and score 0; the first, q",
         ": ValueError: no odd questions",
         "1 of 1 other finalist failed on questions, which score 0.",
     ]
-    for shown in ("\n".join(found.notes), html(found), found._repr_html_(), str(found.json())):
-        for line in told:
-            assert line in shown
-    assert [one["failed"] for one in found.json()["finalists"]] == [30, 30]
-    assert "<td>30 of 60</td>" in html(found)
+    for text in ("\n".join(tuned_flow.notes), html(tuned_flow), tuned_flow._repr_html_(), str(tuned_flow.json())):
+        for line in texts:
+            assert line in text
+    assert [finalist["failed"] for finalist in tuned_flow.json()["finalists"]] == [30, 30]
+    assert "<td>30 of 60</td>" in html(tuned_flow)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [9, 220])
 @pytest.mark.parametrize("flow", [Finds(), Finds().vary(luck=[7, 7])])
 def test_a_space_of_one_flow_is_measured(flow: Operator[Query, Any], n: int) -> None:
-    found = tune(flow, questions(n), "MRR")
-    assert "The space has one flow: it is measured, and nothing is chosen." in found.notes
-    assert (len(found.finalists), found.regret_bound in (None, 0.0)) == (1, True)
+    tuned_flow = tune(flow, questions(n), "MRR")
+    assert "The space has one flow: it is measured, and nothing is chosen." in tuned_flow.notes
+    assert (len(tuned_flow.finalists), tuned_flow.regret_bound in (None, 0.0)) == (1, True)
     fresh = [item for item in questions(n) if part_of(item.id) == "report" or n < 200]
-    assert found.score.mean == pytest.approx(ask(found.flow, fresh, "MRR").scores.mean(), abs=0.01)
+    assert tuned_flow.score.mean == pytest.approx(ask(tuned_flow.flow, fresh, "MRR").scores.mean(), abs=0.01)
 
 
 @pytest.mark.slow
 def test_few_questions_all_choose_and_the_score_is_corrected_for_that() -> None:
-    found = tune(SPACE, questions(60), "MRR")
-    own = ask(found.flow, questions(60), "MRR").scores.mean()
-    assert found.fresh == 0
-    assert found.regret_bound is None
-    assert found.score.mean <= own
-    assert found.score.low <= found.score.mean <= found.score.high
+    tuned_flow = tune(SPACE, questions(60), "MRR")
+    own = ask(tuned_flow.flow, questions(60), "MRR").scores.mean()
+    assert tuned_flow.fresh == 0
+    assert tuned_flow.regret_bound is None
+    assert tuned_flow.score.mean <= own
+    assert tuned_flow.score.low <= tuned_flow.score.mean <= tuned_flow.score.high
 
 
 def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_asked() -> None:
@@ -132,84 +132,96 @@ def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_aske
     def additive(flows: Sequence[int], asked: range) -> ScoreRows:
         points = [candidates.points[flow] for flow in flows]
         own = np.array([sum(values[point[place]] for place, values in better.items()) for point in points])
-        return ScoreRows(own[:, None] - np.array([at % 7 / 10 for at in asked]), np.zeros((len(flows), 2)))
+        return ScoreRows(own[:, None] - np.array([position % 7 / 10 for position in asked]), np.zeros((len(flows), 2)))
 
     find_best(Halving(), board, additive)
     assert len(np.unique(board.question_counts)) > 2
-    found = {(one.place, one.candidate): one.better for one in main_effects(board)}
+    gains = {(effect.place, effect.candidate): effect.better for effect in main_effects(board)}
     for place, values in better.items():
-        told = [found[place, str(candidate)] for candidate in range(len(values))]
-        np.testing.assert_allclose(told, np.array(values) - np.mean(values), atol=1e-9)
-    assert {one.better for one in main_effects(board) if one.place == "most"} == {0.0}  # and no rounding
+        reported_gains = [gains[place, str(candidate)] for candidate in range(len(values))]
+        np.testing.assert_allclose(reported_gains, np.array(values) - np.mean(values), atol=1e-9)
+    assert {effect.better for effect in main_effects(board) if effect.place == "most"} == {0.0}  # and no rounding
 
 
 @pytest.mark.slow
 def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
-    found = tune(SPACE, questions(60), "MRR", budget="50%")
-    assert found.curve[-1][0] <= 0.5 * found.flows * found.questions
-    assert found.curve[-1][2] == pytest.approx(0.0, abs=1e-12)
-    page = html(found)
+    tuned_flow = tune(SPACE, questions(60), "MRR", budget="50%")
+    assert tuned_flow.curve[-1][0] <= 0.5 * tuned_flow.flows * tuned_flow.questions
+    assert tuned_flow.curve[-1][2] == pytest.approx(0.0, abs=1e-12)
+    page = html(tuned_flow)
     ElementTree.fromstring(page.split("</head>")[1].join(["<html>", ""]))
-    for said in ("Finalists", "Effects", "effects of skill", "Spend", "Behind in MRR, by scores", "chosen", "tuned on"):
-        assert said in page
+    for message in (
+        "Finalists",
+        "Effects",
+        "effects of skill",
+        "Spend",
+        "Behind in MRR, by scores",
+        "chosen",
+        "tuned on",
+    ):
+        assert message in page
     assert not re.search(r"""(src|href)=|url\(|@import""", page)
 
 
 @pytest.mark.slow
 def test_the_report_shows_the_questions_on_which_the_best_and_the_default_flow_differ(tmp_path: Path) -> None:
     items = questions(210)
-    found = tune(SPACE, items, "MRR", path=tmp_path)
-    default, runner_up = found.differences
+    tuned_flow = tune(SPACE, items, "MRR", path=tmp_path)
+    default, runner_up = tuned_flow.differences
     assert (default.rival, runner_up.rival) == ("the default flow", "the runner-up")
-    assert default.better + default.worse + default.equal >= found.questions
+    assert default.better + default.worse + default.equal >= tuned_flow.questions
     first = default.questions[0]
-    assert first.ours.score - first.theirs.score == max(one.ours.score - one.theirs.score for one in default.questions)
-    for one in default.questions:
-        item = next(item for item in items if item.id == one.id)
-        for flow, result in ((found.flow, one.ours), (SPACE_DEFAULT, one.theirs)):
+    assert first.ours.score - first.theirs.score == max(
+        entry.ours.score - entry.theirs.score for entry in default.questions
+    )
+    for entry in default.questions:
+        item = next(item for item in items if item.id == entry.id)
+        for flow, result in ((tuned_flow.flow, entry.ours), (SPACE_DEFAULT, entry.theirs)):
             hits = [hit.node.id for hit in flow(Query(item.question)).hits]
             assert [passage.name for passage in result.passages] == [NODES[int(id[1:])].document for id in hits[:3]]
             gold = [place for place, id in enumerate(hits, 1) if id == "n0"]
             assert result.score == pytest.approx(1 / gold[0] if gold else 0.0)
             assert [passage.is_gold for passage in result.passages] == [id == "n0" for id in hits[:3]]
-    page = html(found)
+    page = html(tuned_flow)
     assert "Against the default flow" in page
     assert first.question in page
-    again = tune(SPACE, items, "MRR", path=tmp_path)
-    assert (again.rows, again.differences) == (0, found.differences)
-    groups = [one.group for one in found.finalists]
+    second_tuned_flow = tune(SPACE, items, "MRR", path=tmp_path)
+    assert (second_tuned_flow.rows, second_tuned_flow.differences) == (0, tuned_flow.differences)
+    groups = [entry.group for entry in tuned_flow.finalists]
     assert groups[0] == 1
     assert set(filter(None, groups)) == set(range(1, max(filter(None, groups)) + 1))
 
 
 @pytest.mark.slow
 def test_of_flows_on_fresh_questions_the_report_says_which_are_tied() -> None:
-    found = tune(SPACE, questions(60), "MRR", budget="50%")
+    tuned_flow = tune(SPACE, questions(60), "MRR", budget="50%")
     ahead = Interval(-0.1, -0.2, -0.05, 60)
-    chosen, *_ = found.finalists
+    chosen, *_ = tuned_flow.finalists
     finalists = (chosen, chosen.but(ahead=ahead), chosen.but(ahead=ahead.but(high=0.05)))
-    page = html(found.but(finalists=finalists, regret_bound=0.02))
+    page = html(tuned_flow.but(finalists=finalists, regret_bound=0.02))
     assert (page.count("<td>worse</td>"), page.count("<td>tied</td>")) == (1, 1)
     assert "No finalist is better by more than 2.0" in page
 
 
 @pytest.mark.slow
 def test_the_report_plots_finalists_by_their_price_where_they_cost_something() -> None:
-    found = tune(SPACE, questions(60), "MRR", budget="50%")
-    assert "a question</h3>" not in html(found)
+    tuned_flow = tune(SPACE, questions(60), "MRR", budget="50%")
+    assert "a question</h3>" not in html(tuned_flow)
     score, even = Interval(0.5, 0.4, 0.6, 60), Interval(0.0, 0.0, 0.0, 60)
-    chosen, dear = (found.finalists[0].but(score=score, ahead=even, usd=usd) for usd in (0.001, 0.002))
-    page = html(found.but(finalists=(chosen, dear)))
+    chosen, dear = (tuned_flow.finalists[0].but(score=score, ahead=even, usd=usd) for usd in (0.001, 0.002))
+    page = html(tuned_flow.but(finalists=(chosen, dear)))
     assert "MRR by USD a question" in page
     plot = page.split("MRR by USD a question</h3>")[1].split("</svg>")[0]
     assert [colour == "#9a9a94" for colour in re.findall(r'<circle[^>]*fill="([^"]*)"', plot)] == [True, False]
-    assert "MRR by calls a question" in html(found.but(finalists=(chosen.but(usd=0.0, calls=1.0), dear.but(usd=0.0))))
+    assert "MRR by calls a question" in html(
+        tuned_flow.but(finalists=(chosen.but(usd=0.0, calls=1.0), dear.but(usd=0.0)))
+    )
 
 
 @pytest.mark.slow
 def test_the_curve_of_a_report_takes_the_room_that_its_numbers_need() -> None:
-    found = tune(SPACE, questions(60), "MRR", budget="50%")
-    page = html(found.but(curve=((100, 0.0, 0.002), (200, 0.0, 0.0))))
+    tuned_flow = tune(SPACE, questions(60), "MRR", budget="50%")
+    page = html(tuned_flow.but(curve=((100, 0.0, 0.002), (200, 0.0, 0.0))))
     plot = page.split("Behind in MRR, by scores asked for</h3>")[1].split("</svg>")[0]
     line = re.search(r'<polyline points="[\d.]+,([\d.]+) [\d.]+,([\d.]+)', plot)
     assert line is not None
@@ -220,9 +232,11 @@ def test_a_sweep_scores_as_an_experiment_does() -> None:
     candidates, items = Candidates(Space(SPACE)), questions(12)
     with ScoreStore() as store:
         scores = FlowScores(candidates, items, Objectives.from_measures("nDCG@3"), Run(share=True), store)
-        found = scores(candidates.all_flows, range(4, 12))
+        found_scores = scores(candidates.all_flows, range(4, 12))
         assert not store.columns(ANSWER).size
-    np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
+    np.testing.assert_array_equal(
+        found_scores.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0]
+    )
 
 
 @dataclass(frozen=True)
@@ -235,8 +249,8 @@ class Drawn(Operator[Query, Ranking]):
         return 0
 
     def apply(self, value: Query, /) -> Ranking:
-        found = [Node(f"{rank}", "", document=name) for rank, name in enumerate(self.passages[int(value.text)])]
-        return Ranking(value, tuple(Hit(node, -float(rank)) for rank, node in enumerate(found)))
+        nodes = [Node(f"{rank}", "", document=name) for rank, name in enumerate(self.passages[int(value.text)])]
+        return Ranking(value, tuple(Hit(node, -float(rank)) for rank, node in enumerate(nodes)))
 
 
 RANKED = [
@@ -253,43 +267,49 @@ gold = st.lists(st.lists(names, min_size=1, max_size=2, unique=True).map(tuple),
 @given(drawn=st.lists(st.tuples(st.lists(names, max_size=6).map(tuple), gold, graded), min_size=2, max_size=6))
 def test_gold_at_the_same_places_is_measured_once_and_right(drawn: list[Any]) -> None:
     items = [
-        Item(f"{at}", f"{at}", gold=tuple(of), grades=tuple(of_each.items()))
-        for at, (_, of, of_each) in enumerate(drawn)
+        Item(f"{index}", f"{index}", gold=tuple(key), grades=tuple(of_each.items()))
+        for index, (_, key, of_each) in enumerate(drawn)
     ]
-    space = Drawn(tuple(found for found, *_ in drawn)) >> Cut().vary("most", top_k=[None, 1, 3])
+    space = Drawn(tuple(result for result, *_ in drawn)) >> Cut().vary("most", top_k=[None, 1, 3])
     candidates = Candidates(Space(space))
     with ScoreStore() as store:
-        found = FlowScores(candidates, items, Objectives.from_measures(RANKED), Run(share=True), store)(
+        result = FlowScores(candidates, items, Objectives.from_measures(RANKED), Run(share=True), store)(
             candidates.all_flows, range(len(items))
         )
         assert not store.columns(ANSWER).size
-    np.testing.assert_array_equal(found.values, ask(candidates.flows, items, RANKED).scores)
+    np.testing.assert_array_equal(result.values, ask(candidates.flows, items, RANKED).scores)
 
 
 @pytest.mark.slow
 def test_gold_that_names_files_is_found_in_a_sweep_as_in_an_experiment(tmp_path: Path) -> None:
     corpora = [Corpus(str(tmp_path / f"{name}.spolia")) for name in ("one", "other")]
     for corpus, more in zip(corpora, ("lit", "lit and painted"), strict=True):
-        add_texts(corpus, {f"{at}.md": f"Lighthouse {at} was {more} in {1800 + at}." for at in range(4)})
-    items = [Item(f"q{at}", f"When was lighthouse {at} lit?", gold=((f"text:{at}.md",),)) for at in range(4)]
+        add_texts(corpus, {f"{index}.md": f"Lighthouse {index} was {more} in {1800 + index}." for index in range(4)})
+    items = [
+        Item(f"q{index}", f"When was lighthouse {index} lit?", gold=((f"text:{index}.md",),)) for index in range(4)
+    ]
     space = Choice(*(BM25(corpus.group()) for corpus in corpora), name="store") >> Cut().vary("most", top_k=[1, 4])
     candidates = Candidates(Space(space))
     with ScoreStore() as store:
         scores = FlowScores(candidates, items, Objectives.from_measures("MRR"), Run(share=True), store)
-        found = scores(candidates.all_flows, range(4))
+        found_scores = scores(candidates.all_flows, range(4))
         assert not store.columns(ANSWER).size
-    assert found.values.max() == 1.0
-    np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items, "MRR").scores[:, :, 0])
+    assert found_scores.values.max() == 1.0
+    np.testing.assert_array_equal(found_scores.values[:, :, 0], ask(candidates.flows, items, "MRR").scores[:, :, 0])
 
 
 @pytest.mark.slow
 def test_a_budget_is_kept_and_the_same_study_again_computes_nothing(tmp_path: Path) -> None:
     first = tune(SPACE, questions(250), "MRR", budget="20%", seed=5, path=tmp_path / "study")
     assert 0 < first.share <= 0.2
-    again = tune(SPACE, questions(250), "MRR", budget="20%", seed=5, path=tmp_path / "study")
-    assert (again.rows, again.share) == (0, 0.0)
-    assert (again.point, again.score, again.regret_bound) == (first.point, first.score, first.regret_bound)
-    assert again.json()["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
+    second_tuned_flow = tune(SPACE, questions(250), "MRR", budget="20%", seed=5, path=tmp_path / "study")
+    assert (second_tuned_flow.rows, second_tuned_flow.share) == (0, 0.0)
+    assert (second_tuned_flow.point, second_tuned_flow.score, second_tuned_flow.regret_bound) == (
+        first.point,
+        first.score,
+        first.regret_bound,
+    )
+    assert second_tuned_flow.json()["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
     more = tune(SPACE, questions(250), "MRR", seed=5, path=tmp_path / "study")
     assert 0 < more.rows < more.flows * more.questions + len(more.finalists) * more.fresh
 
@@ -332,20 +352,20 @@ def test_two_studies_cannot_use_one_folder_at_the_same_time(tmp_path: Path) -> N
 
 def test_equal_flows_are_one_and_ties_go_to_the_cheapest() -> None:
     space = Finds(skill=3).vary("luck", luck=[7, 7]) >> Choice(Cut(6) >> Cut(6), Identity(), Cut(6), name="cut")
-    found = tune(space, questions(20), "MRR")
-    assert found.flows == 3
-    assert found.point["cut"] == 1
+    tuned_flow = tune(space, questions(20), "MRR")
+    assert tuned_flow.flows == 3
+    assert tuned_flow.point["cut"] == 1
 
 
 @pytest.mark.slow
 def test_flows_that_ask_models_are_asked_as_in_an_experiment_and_their_cost_is_counted(tmp_path: Path) -> None:
-    found = tune(reading(MODEL), questions(25), "EM", path=tmp_path)
-    assert found.point["skill"] == 1
-    assert 0 < found.spent.calls <= found.rows
-    assert found.finalists[0].calls == 1.0
-    again = tune(reading(MODEL), questions(25), "EM", path=tmp_path)
-    assert (again.rows, again.spent.calls) == (0, 0)
-    assert again.score == found.score
+    tuned_flow = tune(reading(MODEL), questions(25), "EM", path=tmp_path)
+    assert tuned_flow.point["skill"] == 1
+    assert 0 < tuned_flow.spent.calls <= tuned_flow.rows
+    assert tuned_flow.finalists[0].calls == 1.0
+    second_tuned_flow = tune(reading(MODEL), questions(25), "EM", path=tmp_path)
+    assert (second_tuned_flow.rows, second_tuned_flow.spent.calls) == (0, 0)
+    assert second_tuned_flow.score == tuned_flow.score
 
 
 def test_a_flow_that_always_fails_is_left_out_and_told_of() -> None:
@@ -353,20 +373,20 @@ def test_a_flow_that_always_fails_is_left_out_and_told_of() -> None:
     def breaks(value: Query) -> Ranking:
         raise RuntimeError("no server")
 
-    found = tune(Choice(Finds(), breaks, name="search"), questions(20), "MRR")
-    assert found.point == {"search": 0}
-    ((choices, why),) = found.excluded
+    tuned_flow = tune(Choice(Finds(), breaks, name="search"), questions(20), "MRR")
+    assert tuned_flow.point == {"search": 0}
+    ((choices, reason),) = tuned_flow.excluded
     assert choices == "search=breaks"
-    assert why.startswith("it fails on each of the first")
-    assert "no server" in why
+    assert reason.startswith("it fails on each of the first")
+    assert "no server" in reason
     with pytest.raises(StepFailed, match="no server"):
         tune(Choice(breaks, breaks >> Cut(), name="search"), questions(20), "MRR")
 
 
 def test_a_measure_that_never_differs_is_told_of() -> None:
-    found = tune(Finds(skill=5).vary("luck", luck=[0, 1]), questions(20), "MRR")
-    assert any("score the same" in note for note in found.notes)
-    assert found.score.mean == 1.0
+    tuned_flow = tune(Finds(skill=5).vary("luck", luck=[0, 1]), questions(20), "MRR")
+    assert any("score the same" in note for note in tuned_flow.notes)
+    assert tuned_flow.score.mean == 1.0
 
 
 @check_each(
@@ -393,10 +413,10 @@ def test_a_space_that_cannot_be_listed_is_tuned_by_what_is_drawn_of_it() -> None
     huge = Finds().vary("skill", skill=range(200)).vary("luck", luck=range(200)) >> Cut().vary(
         "most", top_k=range(1, 9)
     )
-    found = tune(huge, questions(20), "MRR", budget="300 rows")
-    assert found.flows == 320_000
-    assert found.flows_asked < 100
-    assert found.score.mean > 0.9
+    tuned_flow = tune(huge, questions(20), "MRR", budget="300 rows")
+    assert tuned_flow.flows == 320_000
+    assert tuned_flow.flows_asked < 100
+    assert tuned_flow.score.mean > 0.9
 
 
 @pytest.mark.slow
@@ -404,15 +424,17 @@ def test_questions_that_chose_cannot_be_reported_on_later(tmp_path: Path) -> Non
     items = questions(300)
     log = UsageLog(tmp_path / "looks.jsonl", marks_of(items))
     tune(SPACE, items, "MRR", budget="20%", usage_log=log)
-    assert {one.part for one in log.entries(log.data)} == {"tune", "select", "report"}
+    assert {entry.part for entry in log.entries(log.data)} == {"tune", "select", "report"}
 
 
 @pytest.mark.slow
 def test_the_same_seed_chooses_the_same_and_rivals_take_the_same_budget() -> None:
     for strategy in (None, RandomSearch(), GreedySearch()):
-        one, two = (tune(SPACE, questions(60), "MRR", budget="600 rows", strategy=strategy, seed=2) for _ in range(2))
-        assert (one.point, one.score, one.rows) == (two.point, two.score, two.rows)
-        assert one.rows <= 600
+        tuned_flow, two = (
+            tune(SPACE, questions(60), "MRR", budget="600 rows", strategy=strategy, seed=2) for _ in range(2)
+        )
+        assert (tuned_flow.point, tuned_flow.score, tuned_flow.rows) == (two.point, two.score, two.rows)
+        assert tuned_flow.rows <= 600
 
 
 def test_a_budget_is_a_share_or_a_number_of_rows() -> None:
@@ -439,9 +461,9 @@ def test_a_flow_that_breaks_in_a_sweep_is_left_out_and_the_others_are_still_swep
 
 def test_equal_contexts_are_read_once_whichever_flows_show_them() -> None:
     space = Finds(skill=1) >> Cut().vary("most", top_k=[2, 3, 4, 5, 6]) >> Reader(MODEL, max_passages=2)
-    found = tune(space, questions(10), "EM")
-    assert found.rows == 50
-    assert found.spent.calls == 10
+    tuned_flow = tune(space, questions(10), "EM")
+    assert tuned_flow.rows == 50
+    assert tuned_flow.spent.calls == 10
 
 
 @pytest.mark.slow
@@ -479,30 +501,33 @@ def test_questions_of_flows_that_wait_are_swept_at_the_same_time() -> None:
             running.pop()
             return super().apply(value)
 
-    found = tune(Waits().vary("skill", skill=[0, 3]), questions(12), "MRR", run=Run(share=True, threads=4))
-    assert found.point == {"skill": 1}
+    tuned_flow = tune(Waits().vary("skill", skill=[0, 3]), questions(12), "MRR", run=Run(share=True, threads=4))
+    assert tuned_flow.point == {"skill": 1}
     assert max(together) > 1
 
 
 @pytest.mark.slow
 def test_a_space_of_far_too_many_flows_is_tuned_by_a_budget_in_rows() -> None:
-    parts = [Cut().vary(f"cut {at}", top_k=range(1, 11)) for at in range(23)]
+    parts = [Cut().vary(f"cut {index}", top_k=range(1, 11)) for index in range(23)]
     space = Finds()
     for part in parts:
         space = space >> part  # type: ignore[assignment]
-    found = tune(space, questions(10), "MRR", budget="60 rows", seed=1)
-    assert found.flows == 10**23
-    assert found.share < 1e-20
-    (note,) = [note for note in found.notes if "too many to list" in note]
+    tuned_flow = tune(space, questions(10), "MRR", budget="60 rows", seed=1)
+    assert tuned_flow.flows == 10**23
+    assert tuned_flow.share < 1e-20
+    (note,) = [note for note in tuned_flow.notes if "too many to list" in note]
     assert re.fullmatch(r"The space has 1e\+23 points, too many to list: \d+ flows of it were drawn\.", note)
 
 
 @pytest.mark.slow
 def test_a_choice_that_never_differs_is_merged_and_told_of() -> None:
     space = Choice(Finds(2), Finds(2), name="search") >> Cut().vary("most", top_k=[1, 5])
-    found = tune(space, questions(10), "MRR")
-    assert (found.flows, found.rows) == (2, 20)
-    assert "All candidates of search are the same: nothing is chosen there. Write others, or no choice." in found.notes
+    tuned_flow = tune(space, questions(10), "MRR")
+    assert (tuned_flow.flows, tuned_flow.rows) == (2, 20)
+    assert (
+        "All candidates of search are the same: nothing is chosen there. Write others, or no choice."
+        in tuned_flow.notes
+    )
     assert not any("are the same" in note for note in tune(SPACE, questions(10), "MRR").notes)
 
 
@@ -517,8 +542,10 @@ def test_a_study_of_a_newer_version_or_of_another_corpus_is_refused(tmp_path: Pa
 @pytest.mark.slow
 def test_a_study_goes_not_on_when_its_documents_have_changed(tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "facts.spolia"))
-    add_texts(corpus, {f"{at}.md": f"Lighthouse {at} was lit in {1800 + at}." for at in range(4)})
-    items = [Item(f"q{at}", f"When was lighthouse {at} lit?", gold=((f"text:{at}.md",),)) for at in range(4)]
+    add_texts(corpus, {f"{index}.md": f"Lighthouse {index} was lit in {1800 + index}." for index in range(4)})
+    items = [
+        Item(f"q{index}", f"When was lighthouse {index} lit?", gold=((f"text:{index}.md",),)) for index in range(4)
+    ]
     space = BM25(corpus.group()) >> Cut().vary("most", top_k=[1, 4])
     tune(space, items, "MRR", path=tmp_path / "study")
     add_texts(corpus, {"9.md": "Lighthouse 9 was lit in 1809."})
@@ -551,23 +578,23 @@ def test_a_limit_is_kept_before_anything_is_better_and_the_nearest_is_told_of() 
 @pytest.mark.slow
 def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_told() -> None:
     flat = Finds(skill=2) >> Cut().vary("most", top_k=[1, 2, 3, 4, 5, 6])
-    found = tune(flat, questions(120), "MRR,DocsShown", under=["ATC=1"])
-    assert {str(dict(one.means)["ATC"]) for one in found.finalists} == {"0.0"}  # not -0.0
-    means = {one.number: dict(one.means) for one in found.finalists}
-    assert {one.number for one in found.finalists if one.on_front} == {0, 1, 2, 3}
-    assert found.point["most"] in {1, 2}
+    tuned_flow = tune(flat, questions(120), "MRR,DocsShown", under=["ATC=1"])
+    assert {str(dict(finalist.means)["ATC"]) for finalist in tuned_flow.finalists} == {"0.0"}  # not -0.0
+    means = {finalist.number: dict(finalist.means) for finalist in tuned_flow.finalists}
+    assert {finalist.number for finalist in tuned_flow.finalists if finalist.on_front} == {0, 1, 2, 3}
+    assert tuned_flow.point["most"] in {1, 2}
     assert means[4]["DocsShown"] == 5.0
     assert means[3]["MRR"] == means[5]["MRR"]
-    assert found.regret_bound is None
-    assert "MRR by DocsShown" in html(found)
-    assert html(found).count("<circle") >= len(found.finalists)
+    assert tuned_flow.regret_bound is None
+    assert "MRR by DocsShown" in html(tuned_flow)
+    assert html(tuned_flow).count("<circle") >= len(tuned_flow.finalists)
 
 
 def test_a_varied_candidate_is_told_apart_in_few_words() -> None:
     search = BM25(Corpus("notes.spolia").group(), top_k=10)
     options = search, search.vary(top_k=[3, 20]), search.vary(source=["a", "b"])
-    written = Candidates(Space(Choice(*options, name="search"))).candidate_texts("search")
-    assert written == ["BM25", "BM25 with top_k varied", "BM25 with source varied"]
+    texts = Candidates(Space(Choice(*options, name="search"))).candidate_texts("search")
+    assert texts == ["BM25", "BM25 with top_k varied", "BM25 with source varied"]
 
 
 CLOCK = [0.0]
@@ -592,27 +619,27 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_difference_below_a_millisecond_decides_nothing(clock: None, objective: str) -> None:
     for n in (12, 100):
         space = Choice(Takes(seconds=0.0009), Takes(seconds=0.0005), Takes(seconds=0.0013), name="search")
-        found = tune(space, questions(n), objective, run=Run())
-        assert found.point == {"search": 0}
-        assert "tied" in html(found) or not found.fresh or objective[0] == "M"
-        assert {one.on_front for one in found.finalists} <= {True, None}
-        assert all((one.better, one.worse) == (0, 0) for one in found.differences)
+        tuned_flow = tune(space, questions(n), objective, run=Run())
+        assert tuned_flow.point == {"search": 0}
+        assert "tied" in html(tuned_flow) or not tuned_flow.fresh or objective[0] == "M"
+        assert {item.on_front for item in tuned_flow.finalists} <= {True, None}
+        assert all((item.better, item.worse) == (0, 0) for item in tuned_flow.differences)
         slow = Choice(Takes(seconds=0.003), Takes(seconds=0.0005), name="search")
         assert tune(slow, questions(n), objective, run=Run()).point == {"search": 1}
     flows = {"a": Takes(seconds=0.0009), "b": Takes(seconds=0.0005)}
-    (one,) = Experiment(flows, questions(30), "Seconds").run(run=Run()).comparisons
-    assert not one.shown
-    (one,) = Experiment({**flows, "a": Takes(seconds=0.003)}, questions(30), "Seconds").run(run=Run()).comparisons
-    assert one.shown
+    (item,) = Experiment(flows, questions(30), "Seconds").run(run=Run()).comparisons
+    assert not item.shown
+    (item,) = Experiment({**flows, "a": Takes(seconds=0.003)}, questions(30), "Seconds").run(run=Run()).comparisons
+    assert item.shown
 
 
 @pytest.mark.slow
 def test_a_flow_that_takes_too_long_is_not_chosen(clock: None) -> None:
     space = Choice(Takes(), Takes(skill=3, seconds=4.0), Takes(skill=1, seconds=2.0), name="search")
     assert tune(space, questions(12), "MRR", run=Run()).point == {"search": 1}
-    found = tune(space, questions(12), "MRR", run=Run(), under=["Seconds=2"])
-    assert found.point == {"search": 2}
-    assert not found.notes
+    tuned_flow = tune(space, questions(12), "MRR", run=Run(), under=["Seconds=2"])
+    assert tuned_flow.point == {"search": 2}
+    assert not tuned_flow.notes
     with pytest.raises(DataError, match="share steps or a cache do not take their own time"):
         tune(space, questions(12), "MRR", run=Run(share=True), under=["Seconds=2"])
 
@@ -620,8 +647,8 @@ def test_a_flow_that_takes_too_long_is_not_chosen(clock: None) -> None:
 @pytest.mark.slow
 def test_greedy_combines_measures_as_it_is_told() -> None:
     for combine, best in (("mean", 0), ("rank", 0), ("normalize_mean", 2), ("front", 1)):
-        found = tune(SHOWING, questions(40), "MRR,DocsShown", strategy=GreedySearch(combine=combine))
-        assert found.point["most"] == best, combine
+        tuned_flow = tune(SHOWING, questions(40), "MRR,DocsShown", strategy=GreedySearch(combine=combine))
+        assert tuned_flow.point["most"] == best, combine
     with pytest.raises(DataError, match="combines no measures"):
         GreedySearch(combine="sum")
 
@@ -635,12 +662,12 @@ def test_models_first_begins_with_the_places_that_ask_models() -> None:
 
 def test_less_is_better_of_costs() -> None:
     space = Finds(skill=2) >> Choice(Cut(4), Cut(2), Identity(), name="cut") >> Reader(MODEL)
-    found = tune(space, questions(12), "DocsShown")
-    assert found.point == {"cut": 1}
-    assert found.score.mean == 2.0
-    assert [one.score is None for one in found.finalists] == [False, True, True]
-    assert html(found).count("<td>not measured</td>") == 2
-    assert "With 200 questions or more" in found.json()["unscored"] in html(found)
+    tuned_flow = tune(space, questions(12), "DocsShown")
+    assert tuned_flow.point == {"cut": 1}
+    assert tuned_flow.score.mean == 2.0
+    assert [finalist.score is None for finalist in tuned_flow.finalists] == [False, True, True]
+    assert html(tuned_flow).count("<td>not measured</td>") == 2
+    assert "With 200 questions or more" in tuned_flow.json()["unscored"] in html(tuned_flow)
 
 
 @dataclass(frozen=True)
@@ -659,12 +686,12 @@ class Unread(Measure):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [12, 60])
 def test_a_measure_without_a_score_decides_nothing_and_is_told(number: int) -> None:
-    found = tune(Choice(Finds(1), Finds(2), name="search"), questions(number), [ReciprocalRank(), Unread()])
-    assert found.point == {"search": 1}
-    assert "Unread has no score on any of the" in " ".join(found.notes)
-    assert {one.json()["means"].get("Unread") for one in found.finalists} == {None}
-    assert "NaN" not in json.dumps(found.json())
-    assert "nan" not in html(found)
+    tuned_flow = tune(Choice(Finds(1), Finds(2), name="search"), questions(number), [ReciprocalRank(), Unread()])
+    assert tuned_flow.point == {"search": 1}
+    assert "Unread has no score on any of the" in " ".join(tuned_flow.notes)
+    assert {finalist.json()["means"].get("Unread") for finalist in tuned_flow.finalists} == {None}
+    assert "NaN" not in json.dumps(tuned_flow.json())
+    assert "nan" not in html(tuned_flow)
 
 
 @pytest.mark.slow
@@ -679,11 +706,11 @@ def test_of_several_objectives_a_tie_a_constant_one_and_a_chosen_flow_off_the_fr
             return Finds(5 if value.text in self.asked else self.skill).apply(value)
 
     space = Choice(OnFresh(1), OnFresh(1, asked=fresh_only), OnFresh(0), name="search")
-    found = tune(space, questions(40), "MRR,ATC")
-    assert found.point == {"search": 0}
-    told = " ".join(found.notes)
-    assert "ATC is the same for all flows on the" in told
-    assert "1 other flow tied with the chosen one in all objectives" in told
-    assert not found.finalists[0].on_front
-    assert "the chosen flow is not on the Pareto front: search=" in told
-    assert "not on the Pareto front" in html(found)
+    tuned_flow = tune(space, questions(40), "MRR,ATC")
+    assert tuned_flow.point == {"search": 0}
+    message = " ".join(tuned_flow.notes)
+    assert "ATC is the same for all flows on the" in message
+    assert "1 other flow tied with the chosen one in all objectives" in message
+    assert not tuned_flow.finalists[0].on_front
+    assert "the chosen flow is not on the Pareto front: search=" in message
+    assert "not on the Pareto front" in html(tuned_flow)

@@ -38,8 +38,8 @@ def test_most_voices_win_as_the_first_of_them_says_it(texts: tuple[str, ...], wi
 
 
 def test_those_that_abstain_are_of_one_voice() -> None:
-    other = Answer("Nothing was found.", stop_reason="abstained")
-    assert MajorityVote()((Answer("Nokia"), ABSTAINED, other)) is ABSTAINED
+    other_answer = Answer("Nothing was found.", stop_reason="abstained")
+    assert MajorityVote()((Answer("Nokia"), ABSTAINED, other_answer)) is ABSTAINED
     assert MajorityVote()((Answer("Nokia"), ABSTAINED)).text == "Nokia"
 
 
@@ -51,9 +51,9 @@ def test_nothing_to_choose_from_is_an_error(op: MajorityVote | LLMFusion) -> Non
 
 
 def test_marks_get_one_numbering_and_become_citations() -> None:
-    one, two = answer("Nokia [1], Salo [2].", "a", "b"), answer("Salo [1], 1998 [2].", "b", "c")
-    seen = r"(?s)Nokia \[1\], Salo \[2\].*Salo \[2\], 1998 \[3\]"
-    fused = LLMFusion(ScriptedModel(((seen, "Nokia in Salo [2] until 1998 [3], say some [9]."),)))((one, two))
+    item, two = answer("Nokia [1], Salo [2].", "a", "b"), answer("Salo [1], 1998 [2].", "b", "c")
+    text = r"(?s)Nokia \[1\], Salo \[2\].*Salo \[2\], 1998 \[3\]"
+    fused = LLMFusion(ScriptedModel(((text, "Nokia in Salo [2] until 1998 [3], say some [9]."),)))((item, two))
     assert fused.text == "Nokia in Salo [2] until 1998 [3], say some."
     assert [(citation.marker, citation.node) for citation in fused.citations] == [("2", "b"), ("3", "c")]
     assert fused.evidence is not None
@@ -70,15 +70,15 @@ def test_nobody_is_asked_where_there_is_nothing_to_fuse() -> None:
 @pytest.mark.parametrize(("lengths", "calls"), [((10, 10), 1), ((10, 5000), 2), ((5000, 6000, 10), 3)])
 def test_each_answer_that_is_too_long_is_shortened_once(lengths: tuple[int, ...], calls: int) -> None:
     llm = ScriptedModel((("<answers", "Fused."), ("<answer>", "Short.")))
-    answers = tuple(Answer(f"{at} " + "x" * length) for at, length in enumerate(lengths))
+    answers = tuple(Answer(f"{index} " + "x" * length) for index, length in enumerate(lengths))
     with Run() as run:
         assert LLMFusion(llm, characters=1000)(answers).text == "Fused."
         assert run.usage.calls == calls
 
 
 def test_what_could_not_be_fused_is_the_first_answer() -> None:
-    one, two = answer("Nokia [1].", "a"), answer("Salo [1].", "b")
+    item, two = answer("Nokia [1].", "a"), answer("Salo [1].", "b")
     with degraded() as reasons:
-        assert LLMFusion(ScriptedModel((("Oslo", "x"),)))((one, two)) is one
+        assert LLMFusion(ScriptedModel((("Oslo", "x"),)))((item, two)) is item
     assert reasons
-    assert LLMFusion(ScriptedModel(("[9]",)))((one, two)) is one
+    assert LLMFusion(ScriptedModel(("[9]",)))((item, two)) is item

@@ -11,7 +11,7 @@ from tests.orchestration.test_fusion import found, ids
 
 def test_a_remainder_goes_to_the_first_rankings() -> None:
     rankings = tuple(
-        found(name, **{f"{name}{n}": 1.0 - at / 10 - n / 100 for n in range(9)}) for at, name in enumerate("xyz")
+        found(name, **{f"{name}{n}": 1.0 - index / 10 - n / 100 for n in range(9)}) for index, name in enumerate("xyz")
     )
     split = EvenSplit(8)(rankings)
     assert ids(split) == ["x0", "x1", "x2", "y0", "y1", "y2", "z0", "z1"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
-from spolia.orchestration.fusion import asked
+from spolia.orchestration.fusion import original_query
 from spolia.orchestration.rank_fusion import ConvexCombination, EvenSplit, HighestScore, ReciprocalRankFusion
 from spolia.types import Hit, Node, Query, Ranking
 from tests.cases import check_each
@@ -48,7 +48,7 @@ def test_fused_rewritings_answer_the_question() -> None:
 
 
 def test_the_question_survives_a_lost_origin() -> None:
-    assert asked(Query("emma author", question="Who wrote Emma?", vector=(1.0,))) == Query("Who wrote Emma?")
+    assert original_query(Query("emma author", question="Who wrote Emma?", vector=(1.0,))) == Query("Who wrote Emma?")
 
 
 def test_weights_are_named_by_source_whatever_the_order_of_the_rankings() -> None:
@@ -58,7 +58,7 @@ def test_weights_are_named_by_source_whatever_the_order_of_the_rankings() -> Non
     assert ids(fuse.but(weights=(("bm25", 0.2), ("dense", 0.8)))((bm25, dense))) == ["b", "a"]
 
 
-@pytest.mark.parametrize("normalisation", ConvexCombination.known)
+@pytest.mark.parametrize("normalisation", ConvexCombination.normalisations)
 def test_every_normalisation_fuses_a_single_hit_and_an_empty_list(normalisation: str) -> None:
     fuse = ConvexCombination(normalisation=normalisation)
     assert ids(fuse((found("bm25", a=2.0), found("dense")))) == ["a"]
@@ -104,10 +104,10 @@ def test_fusion_keeps_the_best_of_what_was_found_once(found_scores: list[dict[st
     rankings = tuple(
         found("bm25", **dict(sorted(scores.items(), key=lambda item: -item[1]))) for scores in found_scores
     )
-    every = {name for scores in found_scores for name in scores}
+    names = {name for scores in found_scores for name in scores}
     for fuse in (ReciprocalRankFusion(), ConvexCombination()):
         fused = fuse.but(top_k=top_k)(rankings)
-        assert len(fused) == min(top_k, len(every))
+        assert len(fused) == min(top_k, len(names))
         assert len(set(ids(fused))) == len(fused)
         assert [hit.score for hit in fused.hits] == sorted((hit.score for hit in fused.hits), reverse=True)
         assert fused.hits == fuse.but(top_k=6)(rankings).hits[:top_k]
@@ -123,7 +123,7 @@ ODD = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
         ReciprocalRankFusion(),
         HighestScore(),
         EvenSplit(),
-        *(ConvexCombination(normalisation=name) for name in ConvexCombination.known),
+        *(ConvexCombination(normalisation=name) for name in ConvexCombination.normalisations),
     ],
     ids=lambda fuse: fuse.short,
 )
@@ -131,30 +131,30 @@ ODD = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
 def test_scores_that_are_no_numbers_or_endless_are_fused_all_the_same(
     fuse: Operator[Sequence[Ranking], Ranking], first: list[float], second: list[float]
 ) -> None:
-    both = [dict(zip("abcde", scores, strict=False)) for scores in (first, second)]
-    fused = fuse((found("bm25", **both[0]), found("dense", **both[1])))
-    assert set(ids(fused)) == set(both[0]) | set(both[1])
+    pair = [dict(zip("abcde", scores, strict=False)) for scores in (first, second)]
+    fused = fuse((found("bm25", **pair[0]), found("dense", **pair[1])))
+    assert set(ids(fused)) == set(pair[0]) | set(pair[1])
     scores = [hit.score for hit in fused.hits]
     if not isinstance(fuse, EvenSplit):  # which leaves scores as they are
         assert all(map(math.isfinite, scores))
-    known = [score for score in scores if score == score]
-    assert known == sorted(known, reverse=True)
+    known_scores = [score for score in scores if score == score]
+    assert known_scores == sorted(known_scores, reverse=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", [ReciprocalRankFusion(), HighestScore(), EvenSplit(), ConvexCombination()])
 def test_ten_thousand_hits_are_fused_and_so_are_equal_ones(fuse: Operator[Sequence[Ranking], Ranking]) -> None:
-    many = {f"n{at:05}": 1.0 for at in range(10_000)}
+    many = {f"n{index:05}": 1.0 for index in range(10_000)}
     fused = fuse((found("bm25", **many), found("dense", **many)))
-    assert ids(fused) == [f"n{at:05}" for at in range(5 if isinstance(fuse, EvenSplit) else 10)]
+    assert ids(fused) == [f"n{index:05}" for index in range(5 if isinstance(fuse, EvenSplit) else 10)]
 
 
 def test_one_id_for_two_texts_of_two_stores_is_two_hits() -> None:
-    def one(store: str, text: str) -> Ranking:
+    def rank_node(store: str, text: str) -> Ranking:
         return Ranking(Query("?"), (Hit(Node("n1", text, uri=f"{store}/a.md"), 1.0),), "dense")
 
     fuse = HighestScore()
-    both = fuse((one("x", "Stones."), one("y", "Sea.")))
-    assert [node.text for node in both.nodes] == ["Stones.", "Sea."]
-    assert [node.text for node in fuse((both,)).nodes] == ["Stones.", "Sea."]
-    assert len(fuse((one("x", "Stones."), one("y", "Stones.")))) == 1
+    ranking = fuse((rank_node("x", "Stones."), rank_node("y", "Sea.")))
+    assert [node.text for node in ranking.nodes] == ["Stones.", "Sea."]
+    assert [node.text for node in fuse((ranking,)).nodes] == ["Stones.", "Sea."]
+    assert len(fuse((rank_node("x", "Stones."), rank_node("y", "Stones.")))) == 1

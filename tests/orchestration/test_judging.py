@@ -84,8 +84,8 @@ def test_twenty_replies_without_a_verdict_are_the_default_and_are_counted() -> N
         for number in range(20):
             assert not Sufficient(ScriptedModel((f"well {number}",)))(found("Olsen was at Nokia.")).stop
     assert len(reasons) == 20
-    other = Sufficient(ScriptedModel(("well",)), role=ENOUGH.but(default="sufficient"))
-    assert other(found("Olsen was at Nokia.")).stop
+    other_judge = Sufficient(ScriptedModel(("well",)), role=ENOUGH.but(default="sufficient"))
+    assert other_judge(found("Olsen was at Nokia.")).stop
 
 
 def test_of_nothing_nobody_is_asked_and_only_so_much_is_shown() -> None:

@@ -49,14 +49,14 @@ def graph(tmp_path: Path) -> GraphFile:
     ],
 )
 def test_each_relationship_of_the_path_is_a_step(graph: GraphFile, question: str, steps: tuple[str, ...]) -> None:
-    found = KnowledgeGuided(graph)(Query(question))
-    assert tuple(one.lower() for one in found.steps) == tuple(one.lower() for one in steps)
+    plan = KnowledgeGuided(graph)(Query(question))
+    assert tuple(item.lower() for item in plan.steps) == tuple(item.lower() for item in steps)
 
 
 def test_no_path_is_longer_than_is_wanted(graph: GraphFile) -> None:
-    asked = Query("Is Carsten Olsen in Finland?")
-    assert len(KnowledgeGuided(graph, hops=3)(asked).steps) == 3
-    assert KnowledgeGuided(graph, hops=2)(asked).steps == ()
+    query = Query("Is Carsten Olsen in Finland?")
+    assert len(KnowledgeGuided(graph, hops=3)(query).steps) == 3
+    assert KnowledgeGuided(graph, hops=2)(query).steps == ()
     with pytest.raises(WiringError, match="hops"):
         KnowledgeGuided(graph, hops=0)
 
@@ -77,8 +77,8 @@ def known(query: Query) -> Answer:
 
 def test_documents_answer_what_the_graph_says_to_ask(graph: GraphFile) -> None:
     flow = KnowledgeGuided(graph) >> LeastToMost(known)
-    found = flow(Query("Where is located the firm at which Carsten Olsen works?"))
-    assert [query.text for query in found[1:]] == ["Carsten Olsen works at what?", "Nokia located in what?"]
+    result = flow(Query("Where is located the firm at which Carsten Olsen works?"))
+    assert [query.text for query in result[1:]] == ["Carsten Olsen works at what?", "Nokia located in what?"]
     assert check(flow, takes=Query).ok
 
 

@@ -40,8 +40,8 @@ KEYWORDS = (("law", ("court", "statute")), ("medicine", ("dose", "side effect", 
 )
 def test_the_share_of_the_keywords_in_the_query(query: Query, expected: tuple[float, ...]) -> None:
     """score(q, F_j) = |K_j ∩ K_q| / |K_q|, and 0 where there is no keyword in q."""
-    found = ByKeywords(KEYWORDS)(query)
-    assert found.scores == tuple(zip(("law", "medicine", "泰"), expected, strict=True))
+    arm_scores = ByKeywords(KEYWORDS)(query)
+    assert arm_scores.scores == tuple(zip(("law", "medicine", "泰"), expected, strict=True))
 
 
 @check_each(
@@ -59,12 +59,12 @@ def test_the_share_of_the_keywords_in_the_query(query: Query, expected: tuple[fl
     ],
 )
 def test_the_highest_score_at_or_above_the_floor(scores: dict[str, float], expected: str) -> None:
-    assert PickArm("general", floor=0.3)(ArmScores.of(scores)) == expected
+    assert PickArm("general", floor=0.3)(ArmScores.from_scores(scores)) == expected
 
 
 def test_scores_that_are_none_are_counted() -> None:
     with degraded("spolia.orchestration.arm_choice") as reasons:
-        PickArm("general")(ArmScores.of({"law": math.nan, "medicine": math.inf, "salt": 0.1}))
+        PickArm("general")(ArmScores.from_scores({"law": math.nan, "medicine": math.inf, "salt": 0.1}))
     assert len(reasons) == 2
 
 
@@ -76,8 +76,14 @@ class Drawn(HashingEmbedder):
     """Places texts by hand in a plane."""
 
     def embed(self, texts, *, kind):  # type: ignore[no-untyped-def]
-        at = {"q": (1.0, 0.0), "half": (0.6, 0.8), "across": (0.0, 1.0), "near": (0.8, 0.6), "against": (-1.0, 0.0)}
-        return np.array([at.get(text, (np.nan, np.nan)) for text in texts], np.float32)
+        position = {
+            "q": (1.0, 0.0),
+            "half": (0.6, 0.8),
+            "across": (0.0, 1.0),
+            "near": (0.8, 0.6),
+            "against": (-1.0, 0.0),
+        }
+        return np.array([position.get(text, (np.nan, np.nan)) for text in texts], np.float32)
 
 
 def test_a_softmax_of_the_highest_cosines() -> None:
@@ -97,12 +103,12 @@ def test_below_the_threshold_no_arm_has_a_score() -> None:
 
 def test_no_order_of_arms_and_descriptions_matters() -> None:
     arms = [("a", ("across", "near")), ("b", ("half", "against")), ("c", ("across",))]
-    found = {
+    scores = {
         tuple(sorted(ByMeaning(Drawn(2), tuple((arm, texts[::turn]) for arm, texts in order))(Query("q")).scores))
         for order in permutations(arms)
         for turn in (1, -1)
     }
-    assert len(found) == 1
+    assert len(scores) == 1
 
 
 def test_a_query_that_brings_its_vector_is_not_embedded() -> None:
@@ -123,8 +129,8 @@ def test_hybrid_routing_is_both_and_at_the_ends_one() -> None:
     assert Blend(words, meaning, weight=0)(query) == meaning(query)
     half = Blend(words, meaning)(query).by_arm
     assert half["a"] == pytest.approx((1 + meaning(query).by_arm["a"]) / 2)
-    other = ByKeywords((("a", ("x",)), ("b", ("q",))))
-    assert Blend(words, other, weight=0.25)(query).by_arm == {"a": 0.25, "b": 0.75}
+    other_router = ByKeywords((("a", ("x",)), ("b", ("q",))))
+    assert Blend(words, other_router, weight=0.25)(query).by_arm == {"a": 0.25, "b": 0.75}
     with pytest.raises(WiringError, match="from 0 to 1"):
         Blend(words, meaning, weight=1.1)
 
@@ -161,17 +167,17 @@ CONTROL = (("retrieve", ("[Retrieval]", "yes")), ("recall", ("[No Retrieval]", "
 def test_the_ratio_is_one_of_probabilities() -> None:
     """p(retrieve) = 0.6 + 0.1, p(recall) = 0.2: 0.7 / 0.9. Of log-probabilities it would be the other way round."""
     model = foretold(**{" Yes": 0.6, "yes": 0.1, "no": 0.2, "maybe": 0.1})
-    found = ByNextToken(model, CONTROL)(Query("?")).by_arm
-    assert found == pytest.approx({"retrieve": 0.7 / 0.9, "recall": 0.2 / 0.9})
+    scores_by_arm = ByNextToken(model, CONTROL)(Query("?")).by_arm
+    assert scores_by_arm == pytest.approx({"retrieve": 0.7 / 0.9, "recall": 0.2 / 0.9})
     assert (ByNextToken(model, CONTROL) >> Exceeds("retrieve", "recall"))(Query("?")) == "retrieve"
 
 
 def test_the_threshold_of_self_rag_retrieves_above_a_fifth() -> None:
     flow = ByNextToken(foretold(yes=0.1, no=0.5), CONTROL) >> Exceeds("retrieve", "recall", threshold=0.2)
     assert flow(Query("?")) == "recall"
-    assert Exceeds("retrieve", "recall", threshold=0.2)(ArmScores.of({"retrieve": 0.2})) == "recall"
-    assert Exceeds("retrieve", "recall", threshold=0.2)(ArmScores.of({"retrieve": 0.201})) == "retrieve"
-    assert flow.steps[1](ArmScores.of({"retrieve": math.nan})) == "recall"  # type: ignore[attr-defined]
+    assert Exceeds("retrieve", "recall", threshold=0.2)(ArmScores.from_scores({"retrieve": 0.2})) == "recall"
+    assert Exceeds("retrieve", "recall", threshold=0.2)(ArmScores.from_scores({"retrieve": 0.201})) == "retrieve"
+    assert flow.steps[1](ArmScores.from_scores({"retrieve": math.nan})) == "recall"  # type: ignore[attr-defined]
 
 
 def test_the_beginning_of_one_label_counts_and_that_of_two_does_not() -> None:
@@ -181,9 +187,9 @@ def test_the_beginning_of_one_label_counts_and_that_of_two_does_not() -> None:
 
 def test_no_token_of_any_arm_is_counted_and_goes_to_the_default() -> None:
     with degraded("spolia.orchestration.llm_router") as reasons:
-        found = ByNextToken(foretold(perhaps=0.9), CONTROL)(Query("?"))
-    assert found.by_arm == {"retrieve": 0.0, "recall": 0.0}
-    assert PickArm("recall")(found) == "recall"
+        arm_scores = ByNextToken(foretold(perhaps=0.9), CONTROL)(Query("?"))
+    assert arm_scores.by_arm == {"retrieve": 0.0, "recall": 0.0}
+    assert PickArm("recall")(arm_scores) == "recall"
     assert len(reasons) == 1
 
 
@@ -278,8 +284,8 @@ def test_a_router_in_a_flow_and_one_that_names_no_arm() -> None:
     assert [flow(Query(text)) for text in ("court?", "what?", "dose?")] == ["law", "all", "all"]
     with Run():
         assert flow.batch([Query("court?"), Query("dose?"), Query("")]) == ["law", "all", "all"]
-    written = dump(flow)
-    assert load(written, operators=(of_law, of_all)) == flow
+    flow_text = dump(flow)
+    assert load(flow_text, operators=(of_law, of_all)) == flow
 
 
 def test_the_text_of_a_question_stays_in_its_place() -> None:
@@ -291,7 +297,7 @@ def test_the_text_of_a_question_stays_in_its_place() -> None:
 
 
 def scored(values: Sequence[float]) -> ArmScores:
-    return ArmScores.of({f"arm {number}": value for number, value in enumerate(values)})
+    return ArmScores.from_scores({f"arm {number}": value for number, value in enumerate(values)})
 
 
 def test_ten_thousand_arms_that_tie_are_the_first() -> None:

@@ -40,7 +40,7 @@ def variants() -> list[Operator[Sequence[Ranking], Ranking]]:
     return [
         *ReciprocalRankFusion(top_k=4).vary(k=range(0, 100, 9)).decided(),
         *combination.vary(
-            normalisation=ConvexCombination.known,
+            normalisation=ConvexCombination.normalisations,
             weights=[tuple(zip(SOURCES, row, strict=True)) for row in weights],
             top_k=(2, 30),
         ).decided(),
@@ -64,13 +64,13 @@ def test_a_sweep_gives_what_each_variant_gives(questions: list[list[list[tuple[s
         )
         for question in questions
     ]
-    every = variants()
-    for value, row in zip(values, sweep(values, every), strict=True):
-        for variant, found in zip(every, row, strict=True):
+    flows = variants()
+    for value, row in zip(values, sweep(values, flows), strict=True):
+        for variant, ranking in zip(flows, row, strict=True):
             expected = variant(value)
-            assert found.ranking == expected
-            assert [hit.parts for hit in found.ranking.hits] == [hit.parts for hit in expected.hits]
-            assert found.ids == [node.id for node in expected.nodes]
+            assert ranking.ranking == expected
+            assert [hit.parts for hit in ranking.ranking.hits] == [hit.parts for hit in expected.hits]
+            assert ranking.ids == [node.id for node in expected.nodes]
 
 
 TITLES = ("", "Why", "why? (book)", "the WHY?", "Other")
@@ -84,12 +84,12 @@ def rankings(draw: st.DrawFn) -> Ranking:
     )
     hits = [
         Hit(
-            Node(f"n{at}", "red stones " * (at % 3 + 1), context=draw(st.sampled_from(TITLES)),
+            Node(f"n{index}", "red stones " * (index % 3 + 1), context=draw(st.sampled_from(TITLES)),
                  meta=(("day", draw(st.sampled_from(DAYS))),)),
             score,
-            parts=(("bm25", float(at)),),
+            parts=(("bm25", float(index)),),
         )
-        for at, score in enumerate(scores)
+        for index, score in enumerate(scores)
     ]  # fmt: skip
     return Ranking(Query("the why?"), tuple(hits), "bm25")
 
@@ -124,16 +124,16 @@ def told(ranking: Ranking) -> str:
 def test_a_sweep_of_cuts_thresholds_and_boosts_gives_what_each_gives_alone(
     values: list[Ranking], chosen: Random
 ) -> None:
-    every = steps()
-    chains = [chosen.choice(every) >> chosen.choice(every) for _ in range(20)]
-    chains += [first.steps[0] >> chosen.choice(every) >> Cut(top_k=2) for first in chains if isinstance(first, Then)]
-    variants = [*every, *chains, *every[:3]]
+    flows = steps()
+    chains = [chosen.choice(flows) >> chosen.choice(flows) for _ in range(20)]
+    chains += [first.steps[0] >> chosen.choice(flows) >> Cut(top_k=2) for first in chains if isinstance(first, Then)]
+    variants = [*flows, *chains, *flows[:3]]
     chosen.shuffle(variants)
     for value, row in zip(values, sweep(values, variants), strict=True):
-        for variant, one in zip(variants, row, strict=True):
+        for variant, ranking in zip(variants, row, strict=True):
             expected = variant(value)
-            assert told(one.ranking) == told(expected)
-            assert one.ids == [node.id for node in expected.nodes]
+            assert told(ranking.ranking) == told(expected)
+            assert ranking.ids == [node.id for node in expected.nodes]
 
 
 def test_from_the_question_on_searches_are_made_once_and_fusions_and_cuts_swept(tmp_path: Path) -> None:
@@ -150,12 +150,14 @@ def test_from_the_question_on_searches_are_made_once_and_fusions_and_cuts_swept(
     ]
     fusions = [*ReciprocalRankFusion().vary(k=(1, 60), top_k=(3, 8)).decided(), ConvexCombination()]
     fused = [Branch(BM25(group), Dense(group, embedder)) >> fusion for fusion in fusions]
-    boosted = [one >> cut for one in (*fused, *searches) for cut in (Cut(top_k=2), Cut(at_least=0.02), Threshold(0.5))]
+    boosted = [
+        item >> cut for item in (*fused, *searches) for cut in (Cut(top_k=2), Cut(at_least=0.02), Threshold(0.5))
+    ]
     variants = [*searches, *fused, *boosted]
     questions = [Query("old red road"), Query("stone 3")]
     with Run() as run:
-        found = [[one.ranking for one in row] for row in sweep(questions, variants)]
-    assert found == [[variant(question) for variant in variants] for question in questions]
+        found_rankings = [[item.ranking for item in row] for row in sweep(questions, variants)]
+    assert found_rankings == [[variant(question) for variant in variants] for question in questions]
     assert {name: count for name, count in run.counts().items() if count} == {
         "BM25": 2, "TFIDF": 2, "Dense": 2
     }  # fmt: skip
@@ -163,15 +165,15 @@ def test_from_the_question_on_searches_are_made_once_and_fusions_and_cuts_swept(
 
 def by_the_formula(lists: Sequence[Sequence[tuple[str, float]]], k: float) -> dict[str, float]:
     """Reciprocal rank fusion in plain words: rank 1 + the number of better scores, of the first mention."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name in {name for list_ in lists for name, _ in list_}:
         terms = []
         for list_ in lists:
-            own = [score for other, score in list_ if other == name]
+            own = [score for other_value, score in list_ if other_value == name]
             if own:
                 terms.append(1 / (k + (1 + sum(score > own[0] for _, score in list_))))
-        found[name] = math.fsum(terms)
-    return found
+        result[name] = math.fsum(terms)
+    return result
 
 
 @settings(max_examples=200)
@@ -215,7 +217,7 @@ class LastFirst(Cut):
 def test_a_class_of_yours_with_an_apply_of_its_own_is_run_and_not_swept() -> None:
     ranking = Ranking(Query("?"), tuple(Hit(Node(name, name), 1.0) for name in "abcd"))
     chains = [LastFirst(top_k=k) >> Cut(top_k=2) for k in (2, 3)]
-    assert [[one.ids for one in row] for row in sweep([ranking], chains)] == [[["b", "a"], ["c", "b"]]]
+    assert [[item.ids for item in row] for row in sweep([ranking], chains)] == [[["b", "a"], ["c", "b"]]]
     with pytest.raises(WiringError, match=r"^LastFirst\(top_k=2\) cannot be swept"):
         list(sweep([ranking], [LastFirst(top_k=2)]))
 

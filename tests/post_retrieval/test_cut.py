@@ -16,7 +16,9 @@ from spolia.types import Hit, Node, Query, Ranking, Span
 
 
 def ranking(*scores: float) -> Ranking:
-    return Ranking(Query("?"), tuple(Hit(Node(str(at), f"text {at}"), score) for at, score in enumerate(scores)))
+    return Ranking(
+        Query("?"), tuple(Hit(Node(str(index), f"text {index}"), score) for index, score in enumerate(scores))
+    )
 
 
 @pytest.mark.slow
@@ -26,9 +28,11 @@ def ranking(*scores: float) -> Ranking:
     at_least=st.none() | st.sampled_from([-1.0, 0.0, 0.3, 2.0, -math.inf]),
 )
 def test_a_cut_keeps_what_is_at_least_as_good(scores: list[float], top_k: int | None, at_least: float | None) -> None:
-    before = ranking(*sorted(scores, reverse=True))
-    after = Cut(top_k, at_least)(before)
-    assert list(after.hits) == [hit for hit in before.hits[:top_k] if at_least is None or hit.score >= at_least]
+    previous_ranking = ranking(*sorted(scores, reverse=True))
+    later_ranking = Cut(top_k, at_least)(previous_ranking)
+    assert list(later_ranking.hits) == [
+        hit for hit in previous_ranking.hits[:top_k] if at_least is None or hit.score >= at_least
+    ]
 
 
 def test_what_cannot_be_cut_at_is_refused() -> None:
@@ -43,16 +47,20 @@ def test_nodes_text_and_dicts() -> None:
     node = Node(
         "n", "Tides.", "d", span=Span(0, 6, pages=(2, 3)), uri="a.pdf", context="Sea", meta=meta, readers=("ann",)
     )
-    found = Ranking(Query("?"), (Hit(node, 0.5), Hit(Node("m", "Salt."), 0.25)))
-    assert AsNodes()(found) == found.nodes
-    assert (AsText()(found), AsText(join="|")(found), AsText()(ranking())) == ("Tides.\n\nSalt.", "Tides.|Salt.", "")
-    first, second = AsDicts()(found)
+    found_ranking = Ranking(Query("?"), (Hit(node, 0.5), Hit(Node("m", "Salt."), 0.25)))
+    assert AsNodes()(found_ranking) == found_ranking.nodes
+    assert (AsText()(found_ranking), AsText(join="|")(found_ranking), AsText()(ranking())) == (
+        "Tides.\n\nSalt.",
+        "Tides.|Salt.",
+        "",
+    )
+    first, second = AsDicts()(found_ranking)
     assert first == {
         "id": "n", "score": 0.5, "text": "Tides.", "uri": "a.pdf",
         "meta": {"lang": "en", "tag": ["a", "b"], "none": None},
     }  # fmt: skip
     assert second["meta"] == {}
-    rest = AsDicts(("rank", "pages", "lines", "context", "group", "document", "parent", "number"))(found)
+    rest = AsDicts(("rank", "pages", "lines", "context", "group", "document", "parent", "number"))(found_ranking)
     assert rest[0] == {
         "rank": 1, "pages": [2, 3], "lines": None, "context": "Sea", "group": "chunk", "document": "d", "parent": "",
         "number": 0,

@@ -19,13 +19,22 @@ from spolia.core.check import check
 from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable, WiringError
 from spolia.flow_files.files import dump, load
-from spolia.flow_files.prompts import shipped
+from spolia.flow_files.prompts import list_shipped_prompts
 from spolia.journal import Cache, Runs
 from spolia.models.http.completions import CompletionModel
 from spolia.models.http.reranking import RerankModel
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, SCORES, Capabilities
-from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, Judging, MonoT5, RankGPT, starts
+from spolia.post_retrieval.rerankers import (
+    TART,
+    UPR,
+    ColBERT,
+    CrossEncoder,
+    ModelReranker,
+    MonoT5,
+    RankGPT,
+    window_starts,
+)
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Budget, Run
 from spolia.testing import OpenAIServer, ServedReply
@@ -37,7 +46,7 @@ QUESTION = "Who employed Olsen?"
 
 def ranking(*ids: str, question: str = QUESTION) -> Ranking:
     """Hits with falling scores, whose texts end with their ids."""
-    hits = tuple(Hit(Node(id, f"passage {id}"), float(len(ids) - at)) for at, id in enumerate(ids))
+    hits = tuple(Hit(Node(id, f"passage {id}"), float(len(ids) - index)) for index, id in enumerate(ids))
     return Ranking(Query(question), hits, "bm25")
 
 
@@ -45,8 +54,8 @@ def ids(found: Ranking) -> list[str]:
     return [node.id for node in found.nodes]
 
 
-def scores(found: Ranking) -> list[float]:
-    return [hit.score for hit in found.hits]
+def scores(found_ranking: Ranking) -> list[float]:
+    return [hit.score for hit in found_ranking.hits]
 
 
 @dataclass(frozen=True)
@@ -91,11 +100,11 @@ class Told(Value):
         on_text: Callable[[str], None] | None = None,
     ) -> Generation:
         passages = re.findall(r'<passages number="(\d+)">\n(.*)\n</passages>', prompt.text)
-        best = sorted(passages, key=lambda one: -self.told(one[1]))
+        best = sorted(passages, key=lambda item: -self.told(item[1]))
         return Generation(" > ".join(f"[{number}]" for number, _ in best))
 
 
-Made = Callable[[Told], Judging]
+Made = Callable[[Told], ModelReranker]
 BY_SCORE: Mapping[str, Made] = {
     "CrossEncoder": lambda model: CrossEncoder(model),
     "TART": lambda model: TART(model),
@@ -108,20 +117,20 @@ told = (("a", -3.0), ("b", -1.0), ("c", -2.0))
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_hits_come_best_first_with_new_scores(kind: str) -> None:
-    found = EVERY[kind](Told(told))(ranking("a", "b", "c"))
-    assert ids(found) == ["b", "c", "a"]
-    assert scores(found) == sorted(scores(found), reverse=True)
-    assert set(found.nodes) == set(ranking("a", "b", "c").nodes)
-    assert (found.query, found.source) == (Query(QUESTION), "bm25")
+    found_ranking = EVERY[kind](Told(told))(ranking("a", "b", "c"))
+    assert ids(found_ranking) == ["b", "c", "a"]
+    assert scores(found_ranking) == sorted(scores(found_ranking), reverse=True)
+    assert set(found_ranking.nodes) == set(ranking("a", "b", "c").nodes)
+    assert (found_ranking.query, found_ranking.source) == (Query(QUESTION), "bm25")
     assert ids(EVERY[kind](Told(told)).but(top_k=2)(ranking("a", "b", "c"))) == ["b", "c"]
 
 
 def test_the_scores_are_those_of_the_formulas() -> None:
-    asked = ranking("a", "b", "c")
-    assert scores(CrossEncoder(Told(told))(asked)) == [-1.0, -2.0, -3.0]
-    assert scores(UPR(Told(told))(asked)) == [-1.0, -2.0, -3.0]
-    assert scores(MonoT5(Told(told))(asked)) == pytest.approx([0.26894142, 0.11920292, 0.04742587])
-    assert scores(RankGPT(Told(told))(asked)) == [1.0, 0.5, pytest.approx(1 / 3)]
+    asked_ranking = ranking("a", "b", "c")
+    assert scores(CrossEncoder(Told(told))(asked_ranking)) == [-1.0, -2.0, -3.0]
+    assert scores(UPR(Told(told))(asked_ranking)) == [-1.0, -2.0, -3.0]
+    assert scores(MonoT5(Told(told))(asked_ranking)) == pytest.approx([0.26894142, 0.11920292, 0.04742587])
+    assert scores(RankGPT(Told(told))(asked_ranking)) == [1.0, 0.5, pytest.approx(1 / 3)]
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -152,16 +161,16 @@ def test_equal_scores_keep_their_order(kind: str) -> None:
 @pytest.mark.parametrize("kind", BY_SCORE)
 def test_scores_that_are_none_come_last_and_infinite_ones_stay_in_order(kind: str) -> None:
     odd = Told((("a", math.nan), ("b", -math.inf), ("c", -5.0), ("d", -1.0)))
-    found = BY_SCORE[kind](odd)(ranking("a", "b", "c", "d"))
-    assert ids(found) == ["d", "c", "b", "a"]
-    assert all(map(math.isfinite, scores(found)))
-    assert scores(found) == sorted(scores(found), reverse=True)
-    assert found.hits[2].score == found.hits[3].score
+    found_ranking = BY_SCORE[kind](odd)(ranking("a", "b", "c", "d"))
+    assert ids(found_ranking) == ["d", "c", "b", "a"]
+    assert all(map(math.isfinite, scores(found_ranking)))
+    assert scores(found_ranking) == sorted(scores(found_ranking), reverse=True)
+    assert found_ranking.hits[2].score == found_ranking.hits[3].score
 
 
 def test_infinite_scores_are_the_largest_numbers() -> None:
-    found = CrossEncoder(Told((("a", math.inf), ("b", -math.inf))))(ranking("b", "a"))
-    assert scores(found) == [sys.float_info.max, -sys.float_info.max]
+    found_ranking = CrossEncoder(Told((("a", math.inf), ("b", -math.inf))))(ranking("b", "a"))
+    assert scores(found_ranking) == [sys.float_info.max, -sys.float_info.max]
 
 
 def test_no_score_at_all_leaves_the_order() -> None:
@@ -178,17 +187,19 @@ def test_nothing_found_asks_nobody(kind: str) -> None:
 @pytest.mark.parametrize("kind", EVERY)
 def test_of_ten_thousand_hits_the_best_are_judged(kind: str) -> None:
     many = [f"p{number}" for number in range(10_000)]
-    found = EVERY[kind](Told(tuple((id, -float(at + 1)) for at, id in enumerate(many)))).but(judged=30)(ranking(*many))
-    assert ids(found) == many[:10]
+    result = EVERY[kind](Told(tuple((id, -float(index + 1)) for index, id in enumerate(many)))).but(judged=30)(
+        ranking(*many)
+    )
+    assert ids(result) == many[:10]
     assert len(EVERY[kind](Told(tuple((id, -1.0) for id in many))).but(judged=30, top_k=30)(ranking(*many))) == 30
 
 
 @pytest.mark.slow
 def test_all_of_a_thousand_hits_can_be_judged() -> None:
     many = [f"p{number}" for number in range(1_000)]
-    worst_first = Told(tuple((id, float(at)) for at, id in enumerate(many)))
-    found = CrossEncoder(worst_first, top_k=1_000, judged=1_000)(ranking(*many))
-    assert ids(found) == many[::-1]
+    worst_first = Told(tuple((id, float(index)) for index, id in enumerate(many)))
+    found_ranking = CrossEncoder(worst_first, top_k=1_000, judged=1_000)(ranking(*many))
+    assert ids(found_ranking) == many[::-1]
 
 
 def test_a_model_with_another_number_of_scores_is_an_error() -> None:
@@ -210,21 +221,21 @@ def test_the_question_is_judged_and_not_what_was_searched() -> None:
             return (1.0,)
 
     node = Node("a", "Paris.", context="France > Cities")
-    found = Ranking(Query(QUESTION).rewritten("olsen employer"), (Hit(node, 1.0),))
-    assert len(CrossEncoder(Echo(), strict=True)(found)) == 1
+    found_ranking = Ranking(Query(QUESTION).rewritten("olsen employer"), (Hit(node, 1.0),))
+    assert len(CrossEncoder(Echo(), strict=True)(found_ranking)) == 1
 
 
 def test_a_result_is_kept_and_a_degraded_one_is_not() -> None:
     cache = Cache()
 
-    def again(op: Judging, source: str = "bm25") -> tuple[bool, str]:
+    def run_twice(op: ModelReranker, source: str = "bm25") -> tuple[bool, str]:
         with Run(cache=cache) as run, run.lane() as lane:
-            found = op(ranking("a", "b", "c").but(source=source))
-        return lane.cached, found.source
+            result = op(ranking("a", "b", "c").but(source=source))
+        return lane.cached, result.source
 
-    assert [again(CrossEncoder(Told(told))) for _ in range(2)] == [(False, "bm25"), (True, "bm25")]
-    assert again(CrossEncoder(Told(told)), "dense") == (False, "dense")
-    assert [again(CrossEncoder(Told(told, "unavailable"))) for _ in range(2)] == [(False, "bm25")] * 2
+    assert [run_twice(CrossEncoder(Told(told))) for _ in range(2)] == [(False, "bm25"), (True, "bm25")]
+    assert run_twice(CrossEncoder(Told(told)), "dense") == (False, "dense")
+    assert [run_twice(CrossEncoder(Told(told, "unavailable"))) for _ in range(2)] == [(False, "bm25")] * 2
 
 
 def test_a_spent_budget_is_no_reason_to_go_on_in_the_old_order() -> None:
@@ -258,14 +269,14 @@ def test_a_model_that_lacks_a_capability_is_found_before_it_runs() -> None:
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_flows_are_written_and_read(kind: str) -> None:
-    made = {
+    instance = {
         "CrossEncoder": CrossEncoder(RerankModel("m", "https://example.org/v1"), top_k=3),
         "TART": TART(RerankModel("m", "https://example.org/v1"), instruction="Find code."),
         "UPR": UPR(CompletionModel("m", "https://example.org/v1")),
         "MonoT5": MonoT5(CompletionModel("m", "https://example.org/v1"), relevant="yes", irrelevant="no"),
         "RankGPT": RankGPT(CompletionModel("m", "https://example.org/v1"), window=10, step=5),
     }
-    op: Operator[Ranking, Ranking] = made[kind]
+    op: Operator[Ranking, Ranking] = instance[kind]
     assert load(dump(op)) == op
 
 
@@ -275,26 +286,26 @@ def test_flows_are_written_and_read(kind: str) -> None:
 def test_a_hosted_reranker_is_asked_once_and_its_failure_keeps_the_order() -> None:
     with OpenAIServer(ServedReply(), ServedReply(status=503)) as server:
         hosted = CrossEncoder(RerankModel("any", server.url, retries=0), top_k=2)
-        found = ranking("olsen", "b", "c")
-        assert ids(hosted(found)) == ["olsen", "b"]
+        found_ranking = ranking("olsen", "b", "c")
+        assert ids(hosted(found_ranking)) == ["olsen", "b"]
         assert len(server.requests) == 1
-        assert hosted(found).hits == found.hits[:2]
+        assert hosted(found_ranking).hits == found_ranking.hits[:2]
 
 
 @pytest.mark.slow
 def test_mono_t5_is_asked_with_what_it_was_trained_with() -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
     @dataclass(frozen=True)
     class Trained(Told):
         def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-            asked.append(prompt.text)
+            texts.append(prompt.text)
             return (Token("true", -0.1), Token("false", -2.0))
 
     op = MonoT5(Trained(), prompt="spolia:post_retrieval/prompts/mono_t5.txt", strict=True)
     assert len(op(ranking("a"))) == 1
-    assert asked == ["Query: Who employed Olsen? Document: passage a Relevant:"]
-    assert "MonoT5" in shipped()["post_retrieval/mono_t5"].asked_by
+    assert texts == ["Query: Who employed Olsen? Document: passage a Relevant:"]
+    assert "MonoT5" in list_shipped_prompts()["post_retrieval/mono_t5"].users
 
 
 def test_mono_t5_adds_up_spellings_and_bounds_what_is_not_named() -> None:
@@ -336,10 +347,10 @@ def test_no_log_probabilities_where_they_were_promised_keep_the_order() -> None:
 
 def test_windows_of_rank_gpt_go_up_from_the_end() -> None:
     many = [f"p{number:02}" for number in range(45)]
-    best_last = Told(tuple((id, float(at)) for at, id in enumerate(many)))
-    found = RankGPT(best_last, top_k=10)(ranking(*many))
-    assert ids(found) == many[::-1][:10]
-    assert starts(45, 20, 10) == [25, 15, 5, 0]
+    best_last = Told(tuple((id, float(index)) for index, id in enumerate(many)))
+    found_ranking = RankGPT(best_last, top_k=10)(ranking(*many))
+    assert ids(found_ranking) == many[::-1][:10]
+    assert window_starts(45, 20, 10) == [25, 15, 5, 0]
 
 
 replies = st.lists(
@@ -358,8 +369,10 @@ def test_any_reply_gives_a_permutation(reply: str, count: int) -> None:
 
 
 def test_a_reply_of_rank_gpt_that_is_not_read_is_sent_back_once_and_then_the_order_stays() -> None:
-    found = RankGPT(ScriptedModel((("must be numbers", "[2] > [1]"), ("", "I like them all."))))(ranking("a", "b"))
-    assert ids(found) == ["b", "a"]
+    found_ranking = RankGPT(ScriptedModel((("must be numbers", "[2] > [1]"), ("", "I like them all."))))(
+        ranking("a", "b")
+    )
+    assert ids(found_ranking) == ["b", "a"]
     with Run() as run, run.lane() as lane:
         silly = RankGPT(ScriptedModel((("", "I like them all."),)))
         assert ids(silly(ranking("a", "b"))) == ["a", "b"]
@@ -375,7 +388,7 @@ def test_a_passage_cannot_leave_its_place_in_the_prompt() -> None:
 
 def test_colbert_scores_do_not_depend_on_what_else_is_judged() -> None:
     texts = ["red stones", "a red sea of many words and no stones at all", "blue", ""]
-    hits = tuple(Hit(Node(str(at), text), 1.0) for at, text in enumerate(texts))
+    hits = tuple(Hit(Node(str(index), text), 1.0) for index, text in enumerate(texts))
     op = ColBERT(HashingTokens(64), strict=True)
     together = {hit.node.id: hit.score for hit in op(Ranking(Query("red stones"), hits))}
     for hit in hits:
@@ -397,10 +410,10 @@ def test_late_interaction_is_that_of_the_loops(seed: int) -> None:
     texts = TokenVectors.from_vectors([vectors(draw.randrange(4)) for _ in range(draw.randrange(6))], 3)
     query = TokenVectors.from_vectors([vectors(draw.randrange(1, 4))], 3).row(0)
     expected = [
-        sum(max(sum(float(x) * float(y) for x, y in zip(q, d, strict=True)) for d in texts.row(at)) for q in query)
-        if len(texts.row(at))
+        sum(max(sum(float(x) * float(y) for x, y in zip(q, d, strict=True)) for d in texts.row(index)) for q in query)
+        if len(texts.row(index))
         else 0.0
-        for at in range(len(texts))
+        for index in range(len(texts))
     ]
     assert max_sims(query, texts).tolist() == pytest.approx(expected)
 

@@ -11,7 +11,7 @@ from spolia.models.local.embedders import LocalCrossEncoder, LocalTokenEmbedder
 from spolia.models.local.language_model import LocalModel
 from spolia.models.prompting import template
 from spolia.models.vectors import max_sims
-from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, Judging, MonoT5
+from spolia.post_retrieval.rerankers import TART, UPR, ColBERT, CrossEncoder, ModelReranker, MonoT5
 from spolia.types import Hit, Node, Prompt, Query, Ranking
 from tests.models.local import tiny
 
@@ -46,7 +46,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
     return LocalModel(str(folder), window=1_000)
 
 
-def scores(op: Judging) -> dict[str, float]:
+def scores(op: ModelReranker) -> dict[str, float]:
     """Of each text, which is the same whatever else is judged."""
     together = {hit.node.text: hit.score for hit in op.but(strict=True)(FOUND).hits}
     for hit in FOUND.hits:
@@ -61,10 +61,12 @@ def prompted(op: UPR | MonoT5, text: str) -> Prompt:
 
 
 def test_a_cross_encoder_and_one_that_is_told_what_for(classifier: LocalCrossEncoder) -> None:
-    plain, told = CrossEncoder(classifier), TART(classifier, instruction="Find employers.")
+    plain, message = CrossEncoder(classifier), TART(classifier, instruction="Find employers.")
     assert scores(plain) == pytest.approx(dict(zip(TEXTS, classifier.scores(QUESTION, TEXTS), strict=True)), abs=1e-4)
-    asked = f"Find employers. [SEP] {QUESTION}"
-    assert scores(told) == pytest.approx(dict(zip(TEXTS, classifier.scores(asked, TEXTS), strict=True)), abs=1e-4)
+    asked_text = f"Find employers. [SEP] {QUESTION}"
+    assert scores(message) == pytest.approx(
+        dict(zip(TEXTS, classifier.scores(asked_text, TEXTS), strict=True)), abs=1e-4
+    )
 
 
 def test_late_interaction(encoder: LocalTokenEmbedder) -> None:
@@ -84,8 +86,8 @@ def test_the_likelihood_of_the_question(decoder: LocalModel) -> None:
 def test_one_of_two_words(decoder: LocalModel) -> None:
     op = MonoT5(decoder, relevant="t", irrelevant="f", top=1_000)
     for text, score in scores(op).items():
-        said = {token.text: math.exp(token.logprob) for token in decoder.next_tokens(prompted(op, text), top=1_000)}
-        yes, no = (sum(p for word, p in said.items() if word.strip().lower() == letter) for letter in "tf")
+        message = {token.text: math.exp(token.logprob) for token in decoder.next_tokens(prompted(op, text), top=1_000)}
+        yes, no = (sum(p for word, p in message.items() if word.strip().lower() == letter) for letter in "tf")
         assert score == pytest.approx(yes / (yes + no), abs=1e-5)
 
 

@@ -13,10 +13,10 @@ TEXTS = ("apple pie", "banana split", "apple and banana", "Äpfel, no APPLE-PIE"
 
 def kept(filter: KeywordFilter) -> list[str]:
     hits = tuple(Hit(Node(text, text), 1 / rank) for rank, text in enumerate(TEXTS, 1))
-    found = filter(Ranking(Query("dessert"), hits, "bm25"))
-    assert set(found.hits) <= set(hits)
-    assert found.source == "bm25"
-    return [node.text for node in found.nodes]
+    ranking = filter(Ranking(Query("dessert"), hits, "bm25"))
+    assert set(ranking.hits) <= set(hits)
+    assert ranking.source == "bm25"
+    return [node.text for node in ranking.nodes]
 
 
 def test_all_required_are_there() -> None:

@@ -18,8 +18,8 @@ from tests.cases import check_each
 FIVE = Ranking(Query("?"), tuple(Hit(Node(str(n), ""), 1 / n) for n in range(1, 6)), "bm25")
 
 
-def ids(found: Ranking) -> list[str]:
-    return [node.id for node in found.nodes]
+def ids(ranking: Ranking) -> list[str]:
+    return [node.id for node in ranking.nodes]
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def ids(found: Ranking) -> list[str]:
     [("sides", "13542"), ("reverse", "54321"), ("ascending", "54321"), ("best again", "123451")],
 )
 def test_five_hits(order: Order, expected: str) -> None:
-    found = Reorder(order)(FIVE)
-    assert "".join(ids(found)) == expected
-    assert set(found.hits) == set(FIVE.hits)
-    assert found.source == "bm25"
+    ranking = Reorder(order)(FIVE)
+    assert "".join(ids(ranking)) == expected
+    assert set(ranking.hits) == set(FIVE.hits)
+    assert ranking.source == "bm25"
 
 
 def test_ascending_looks_at_scores_and_keeps_the_order_of_equal_ones() -> None:
@@ -42,42 +42,42 @@ def test_a_shuffle_depends_on_seed_and_question_alone() -> None:
     assert Reorder("shuffle")(FIVE) == Reorder("shuffle")(FIVE)
     orders = {tuple(ids(Reorder("shuffle", seed)(FIVE))) for seed in range(40)}
     assert len(orders) > 10
-    others = {tuple(ids(Reorder("shuffle")(FIVE.but(query=Query(f"{n}?"))))) for n in range(40)}
-    assert len(others) > 10
+    texts = {tuple(ids(Reorder("shuffle")(FIVE.but(query=Query(f"{n}?"))))) for n in range(40)}
+    assert len(texts) > 10
 
 
 @given(st.integers(0, 12), st.sampled_from(get_args(Order)))
 def test_every_order_keeps_the_hits(count: int, order: Order) -> None:
     hits = tuple(Hit(Node(str(n), ""), 1 / (n + 1)) for n in range(count))
-    found = Reorder(order)(FIVE.but(hits=hits))
-    assert set(found.hits) == set(hits)
-    assert len(found) == count + (order == "best again" and count > 1)
+    ranking = Reorder(order)(FIVE.but(hits=hits))
+    assert set(ranking.hits) == set(hits)
+    assert len(ranking) == count + (order == "best again" and count > 1)
 
 
 def dated(*days: str | None) -> Ranking:
     """Hits of equal scores, called by their places."""
-    nodes = (Node(str(at), "", meta=(("day", day),) if day else ()) for at, day in enumerate(days))
+    nodes = (Node(str(index), "", meta=(("day", day),) if day else ()) for index, day in enumerate(days))
     return Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
 
 
 def test_the_newest_come_first_with_their_scores() -> None:
-    found = Newest("day")(dated("2024", "2026-05-01", None, "2026-05-01", "soon", "2025-12-31T23:00:00-02:00"))
-    assert ids(found) == ["1", "3", "5", "0", "2", "4"]
-    assert {hit.score for hit in found.hits} == {1.0}
-    assert ids(Newest("day", top_k=1)(found)) == ["1"]
+    ranking = Newest("day")(dated("2024", "2026-05-01", None, "2026-05-01", "soon", "2025-12-31T23:00:00-02:00"))
+    assert ids(ranking) == ["1", "3", "5", "0", "2", "4"]
+    assert {hit.score for hit in ranking.hits} == {1.0}
+    assert ids(Newest("day", top_k=1)(ranking)) == ["1"]
     assert Newest()(dated()).hits == ()
 
 
 def test_of_several_times_the_latest_counts() -> None:
     twice = Node("twice", "", meta=(("day", "2020"), ("day", "2026")))
-    found = dated("2024")
-    assert ids(Newest("day")(found.but(hits=(*found.hits, Hit(twice, 0.5))))) == ["twice", "0"]
+    ranking = dated("2024")
+    assert ids(Newest("day")(ranking.but(hits=(*ranking.hits, Hit(twice, 0.5))))) == ["twice", "0"]
 
 
 def test_goldens_of_the_decay() -> None:
     days = ("2026-01-01", "2026-01-31", "2025-12-02", None)
-    found = dated(*days)
-    scored = found.but(hits=tuple(hit.but(score=float(4 - at)) for at, hit in enumerate(found.hits)))
+    ranking = dated(*days)
+    scored = ranking.but(hits=tuple(hit.but(score=float(4 - index)) for index, hit in enumerate(ranking.hits)))
     # φ is 1, 2/3, 1/3, 0; the ages are 30, 0, 60 days, and endless.
     assert [(hit.node.id, round(hit.score, 6)) for hit in TimeDecay("day", half_life_days=30)(scored).hits] == [
         ("1", 0.833333),
@@ -87,14 +87,14 @@ def test_goldens_of_the_decay() -> None:
     ]
     assert ids(TimeDecay("day", weight=0.0)(scored)) == ["0", "1", "2", "3"]
     assert ids(TimeDecay("day", weight=1.0)(scored)) == ["1", "0", "2", "3"]
-    late = TimeDecay("day", weight=1.0, now="2026-03-02", half_life_days=30)(scored)
-    assert [round(hit.score, 6) for hit in late.hits] == [0.5, 0.25, 0.125, 0.0]
+    later_ranking = TimeDecay("day", weight=1.0, now="2026-03-02", half_life_days=30)(scored)
+    assert [round(hit.score, 6) for hit in later_ranking.hits] == [0.5, 0.25, 0.125, 0.0]
 
 
 def test_what_is_newer_than_now_is_new() -> None:
-    found = TimeDecay("day", weight=1.0, now="2026-01-01")(dated("2027", "2026-01-01"))
-    assert [hit.score for hit in found.hits] == [1.0, 1.0]
-    assert ids(found) == ["0", "1"]
+    ranking = TimeDecay("day", weight=1.0, now="2026-01-01")(dated("2027", "2026-01-01"))
+    assert [hit.score for hit in ranking.hits] == [1.0, 1.0]
+    assert ids(ranking) == ["0", "1"]
     assert TimeDecay()(dated()).hits == ()
     assert [hit.score for hit in TimeDecay("day", weight=1.0)(dated(None, "soon")).hits] == [0.0, 0.0]
 

@@ -50,69 +50,75 @@ def shown(ranking: Ranking) -> list[tuple[str, float]]:
 
 @pytest.mark.slow
 def test_two_children_of_one_parent_give_it_once_with_the_better_score(corpus: Corpus) -> None:
-    found = ranking(corpus, ("b:sentence:3", 3.0), ("a:sentence:4", 2.0), ("b:sentence:2", 1.0), ("a:sentence:3", 0.5))
-    assert shown(Mapped(corpus.group("chunk"))(found)) == [("b:chunk:2", 3.0), ("a:chunk:2", 2.0)]
-    assert shown(Mapped(corpus.group("chunk"), top_k=1)(found)) == [("b:chunk:2", 3.0)]
+    found_ranking = ranking(
+        corpus, ("b:sentence:3", 3.0), ("a:sentence:4", 2.0), ("b:sentence:2", 1.0), ("a:sentence:3", 0.5)
+    )
+    assert shown(Mapped(corpus.group("chunk"))(found_ranking)) == [("b:chunk:2", 3.0), ("a:chunk:2", 2.0)]
+    assert shown(Mapped(corpus.group("chunk"), top_k=1)(found_ranking)) == [("b:chunk:2", 3.0)]
 
 
 @pytest.mark.slow
 def test_a_score_that_is_none_comes_last(corpus: Corpus) -> None:
-    found = ranking(corpus, ("a:sentence:1", math.nan), ("b:sentence:1", 1.0), ("a:sentence:5", 3.0))
-    assert [node.id for node in Mapped(corpus.group("chunk"))(found).nodes] == ["a:chunk:3", "b:chunk:1", "a:chunk:1"]
+    found_ranking = ranking(corpus, ("a:sentence:1", math.nan), ("b:sentence:1", 1.0), ("a:sentence:5", 3.0))
+    assert [node.id for node in Mapped(corpus.group("chunk"))(found_ranking).nodes] == [
+        "a:chunk:3",
+        "b:chunk:1",
+        "a:chunk:1",
+    ]
 
 
 def test_several_levels_up_to_the_whole_document(corpus: Corpus) -> None:
-    found = ranking(corpus, ("a:sentence:6", 2.0), ("b:chunk:1", 1.0))
-    assert shown(Mapped(corpus.group("section"))(found)) == [("a:section:2", 2.0), ("b:section:1", 1.0)]
-    documents = Mapped(corpus.group("document"))(found)
+    found_ranking = ranking(corpus, ("a:sentence:6", 2.0), ("b:chunk:1", 1.0))
+    assert shown(Mapped(corpus.group("section"))(found_ranking)) == [("a:section:2", 2.0), ("b:section:1", 1.0)]
+    documents = Mapped(corpus.group("document"))(found_ranking)
     assert shown(documents) == [("a", 2.0), ("b", 1.0)]
     assert documents.nodes[0].text == TEXTS["a"]
 
 
 def test_down_to_what_was_made_of_it_in_the_order_of_the_text(corpus: Corpus) -> None:
-    found = ranking(corpus, ("b:chunk:2", 2.0), ("a:section:2", 1.0))
-    assert shown(Mapped(corpus.group("sentence"))(found)) == [
+    found_ranking = ranking(corpus, ("b:chunk:2", 2.0), ("a:section:2", 1.0))
+    assert shown(Mapped(corpus.group("sentence"))(found_ranking)) == [
         ("b:sentence:2", 2.0), ("b:sentence:3", 2.0), ("a:sentence:5", 1.0), ("a:sentence:6", 1.0),
     ]  # fmt: skip
 
 
 def test_a_group_mapped_to_itself_is_as_it_was(corpus: Corpus) -> None:
-    found = ranking(corpus, ("b:chunk:2", 2.0), ("a:chunk:1", 1.0))
-    assert Mapped(corpus.group("chunk"))(found) == found
+    found_ranking = ranking(corpus, ("b:chunk:2", 2.0), ("a:chunk:1", 1.0))
+    assert Mapped(corpus.group("chunk"))(found_ranking) == found_ranking
 
 
 @pytest.mark.slow
 def test_up_to_the_common_ancestor_and_down_again(tmp_path: Path) -> None:
     groups = GROUPS | {"word": Definition(Cut(" "), parent="chunk")}
     corpus = stored(tmp_path / "s.spolia", {"a": "red cat;blue cat|green dog"}, groups)
-    found = Mapped(corpus.group("word"))(ranking(corpus, ("a:sentence:2", 1.0)))
-    assert [node.text for node in found.nodes] == ["red", "cat;blue", "cat"]
+    found_ranking = Mapped(corpus.group("word"))(ranking(corpus, ("a:sentence:2", 1.0)))
+    assert [node.text for node in found_ranking.nodes] == ["red", "cat;blue", "cat"]
 
 
 @pytest.mark.slow
 def test_by_span_what_overlaps_is_shown_however_it_was_made(tmp_path: Path) -> None:
     groups = {"line": Definition(Cut("\n")), "half": Definition(Cut("|"))}
     corpus = stored(tmp_path / "s.spolia", {"a": "one\ntwo|three\nfour", "b": "one\ntwo"}, groups)
-    found = ranking(corpus, ("a:line:2", 2.0), ("a:line:3", 1.0))
-    by_span = Mapped(corpus.group("half"), by="span")(found)
+    found_ranking = ranking(corpus, ("a:line:2", 2.0), ("a:line:3", 1.0))
+    by_span = Mapped(corpus.group("half"), by="span")(found_ranking)
     assert shown(by_span) == [("a:half:1", 2.0), ("a:half:2", 2.0)]
     assert [[node.id for node in hit.found] for hit in by_span.hits] == [[], ["a:line:3"]]
-    assert [node.id for node in Mapped(corpus.group("document"), by="span")(found).nodes] == ["a"]
+    assert [node.id for node in Mapped(corpus.group("document"), by="span")(found_ranking).nodes] == ["a"]
 
 
 def test_citations_point_to_what_was_found_not_to_what_was_shown(corpus: Corpus) -> None:
-    found = BM25(corpus.group("sentence"), top_k=2)(Query("four eight"))
-    parents = Mapped(corpus.group("section"))(found)
+    found_ranking = BM25(corpus.group("sentence"), top_k=2)(Query("four eight"))
+    parents = Mapped(corpus.group("section"))(found_ranking)
     answer = Reader(ScriptedModel(("It is [1], or else [2].",)))(parents)
-    assert [citation.quote for citation in answer.citations] == [node.text for node in found.nodes]
+    assert [citation.quote for citation in answer.citations] == [node.text for node in found_ranking.nodes]
     for citation in answer.citations:
         assert citation.span is not None
         assert TEXTS[citation.document][citation.span.start : citation.span.end] == citation.quote
 
 
 def test_a_passage_in_which_two_were_found_has_two_citations(corpus: Corpus) -> None:
-    found = ranking(corpus, ("a:sentence:3", 2.0), ("a:sentence:1", 1.0))
-    answer = Reader(ScriptedModel(("So it is [1].",)))(Mapped(corpus.group("section"))(found))
+    found_ranking = ranking(corpus, ("a:sentence:3", 2.0), ("a:sentence:1", 1.0))
+    answer = Reader(ScriptedModel(("So it is [1].",)))(Mapped(corpus.group("section"))(found_ranking))
     assert [(c.marker, c.node) for c in answer.citations] == [("1", "a:sentence:3"), ("1", "a:sentence:1")]
 
 
@@ -125,9 +131,9 @@ def test_the_reader_is_shown_the_large_node(corpus: Corpus) -> None:
 def test_an_extract_of_the_large_node_quotes_within_the_small_one(tmp_path: Path) -> None:
     text = "Ships wait in the harbour. The tide is caused by the pull of the moon. Taxes are due in May."
     corpus = stored(tmp_path / "s.spolia", {"a": text}, {"sentence": Definition(Sentences())})
-    found = BM25(corpus.group("sentence"), top_k=1)(Query("What causes the tide?"))
-    (citation, *_) = Extract(words=10)(Mapped(corpus.group("document"))(found)).citations
-    child = found.nodes[0].span
+    found_ranking = BM25(corpus.group("sentence"), top_k=1)(Query("What causes the tide?"))
+    (citation, *_) = Extract(words=10)(Mapped(corpus.group("document"))(found_ranking)).citations
+    child = found_ranking.nodes[0].span
     assert citation.span is not None
     assert child is not None
     assert child.start <= citation.span.start
@@ -135,8 +141,8 @@ def test_an_extract_of_the_large_node_quotes_within_the_small_one(tmp_path: Path
 
 
 def test_what_was_found_outlives_a_second_mapping_and_a_fusion(corpus: Corpus) -> None:
-    found = ranking(corpus, ("a:sentence:3", 2.0))
-    twice = (Mapped(corpus.group("chunk")) >> Mapped(corpus.group("section")))(found)
+    found_ranking = ranking(corpus, ("a:sentence:3", 2.0))
+    twice = (Mapped(corpus.group("chunk")) >> Mapped(corpus.group("section")))(found_ranking)
     fused = ReciprocalRankFusion()((twice, ranking(corpus, ("b:section:1", 1.0))))
     assert {hit.node.id: [node.id for node in hit.found] for hit in fused.hits} == {
         "a:section:1": ["a:sentence:3"], "b:section:1": [],
@@ -161,12 +167,17 @@ def test_what_may_not_be_read_is_neither_shown_nor_passed_through(tmp_path: Path
     secret = {"a:chunk:1": ("ann",)}
     corpus = stored(tmp_path / "s.spolia", TEXTS, secret=secret)
     with Run(principal="ann"):
-        found = ranking(corpus, ("b:sentence:1", 1.0))
-        found = found.but(hits=(Hit(corpus.snapshot().node("a:sentence:1", frozenset({"ann"})), 2.0), *found.hits))
-        assert [node.id for node in Mapped(corpus.group("chunk"))(found).nodes] == ["a:chunk:1", "b:chunk:1"]
-        assert [node.id for node in Mapped(corpus.group("section"))(found).nodes] == ["a:section:1", "b:section:1"]
-    assert [node.id for node in Mapped(corpus.group("chunk"))(found).nodes] == ["b:chunk:1"]
-    assert [node.id for node in Mapped(corpus.group("section"))(found).nodes] == ["b:section:1"]
+        found_ranking = ranking(corpus, ("b:sentence:1", 1.0))
+        found_ranking = found_ranking.but(
+            hits=(Hit(corpus.snapshot().node("a:sentence:1", frozenset({"ann"})), 2.0), *found_ranking.hits)
+        )
+        assert [node.id for node in Mapped(corpus.group("chunk"))(found_ranking).nodes] == ["a:chunk:1", "b:chunk:1"]
+        assert [node.id for node in Mapped(corpus.group("section"))(found_ranking).nodes] == [
+            "a:section:1",
+            "b:section:1",
+        ]
+    assert [node.id for node in Mapped(corpus.group("chunk"))(found_ranking).nodes] == ["b:chunk:1"]
+    assert [node.id for node in Mapped(corpus.group("section"))(found_ranking).nodes] == ["b:section:1"]
     down = Mapped(corpus.group("sentence"))(ranking(corpus, ("a:section:1", 1.0)))
     assert [node.id for node in down.nodes] == ["a:sentence:3", "a:sentence:4"]
 
@@ -179,22 +190,24 @@ def marked(tmp_path: Path) -> Corpus:
 
 @pytest.mark.slow
 def test_the_run_s_filter_holds_for_all_that_is_shown(marked: Corpus) -> None:
-    found = ranking(marked, ("a:sentence:1", 2.0), ("b:sentence:1", 1.0))
+    found_ranking = ranking(marked, ("a:sentence:1", 2.0), ("b:sentence:1", 1.0))
     for group in ("chunk", "document"):
-        assert len(Mapped(marked.group(group))(found)) == 2
+        assert len(Mapped(marked.group(group))(found_ranking)) == 2
         with Run(filter=where(lang="en")):
-            assert [node.document for node in Mapped(marked.group(group))(found).nodes] == ["a"]
+            assert [node.document for node in Mapped(marked.group(group))(found_ranking).nodes] == ["a"]
 
 
 @pytest.mark.slow
 def test_the_query_s_filter_holds_for_what_was_found_and_what_is_added_to_it(marked: Corpus) -> None:
-    found = ranking(marked, ("a:sentence:1", 2.0))
-    asked = found.but(query=found.query.but(filter=where(kind="x")))
-    assert len(Mapped(marked.group("document"))(asked)) == 1  # it holds what was found, and has no kind of its own
+    found_ranking = ranking(marked, ("a:sentence:1", 2.0))
+    filtered_ranking = found_ranking.but(query=found_ranking.query.but(filter=where(kind="x")))
+    assert (
+        len(Mapped(marked.group("document"))(filtered_ranking)) == 1
+    )  # it holds what was found, and has no kind of its own
     whole = ranking(marked, ("a:chunk:1", 2.0))
-    down = Mapped(marked.group("sentence"))(whole.but(query=asked.query))
+    down = Mapped(marked.group("sentence"))(whole.but(query=filtered_ranking.query))
     assert [node.id for node in down.nodes] == ["a:sentence:1"]
-    overlapping = Mapped(marked.group("sentence"), by="span")(whole.but(query=asked.query))
+    overlapping = Mapped(marked.group("sentence"), by="span")(whole.but(query=filtered_ranking.query))
     assert [node.id for node in overlapping.nodes] == ["a:sentence:1"]
 
 
@@ -213,13 +226,13 @@ def test_a_planted_question_finds_its_text_first_and_once(tmp_path: Path) -> Non
     texts = {"a": "Ships lie in the harbour.|The tide is the pull of the moon.|In May taxes are due."}
     groups = {"chunk": Definition(Cut("|")), "question": Definition(HypotheticalQuestions(model), parent="chunk")}
     corpus = stored(tmp_path / "s.spolia", texts, groups)
-    found = BM25(corpus.group("question"))(Query("What makes the sea rise?"))
-    assert [node.parent for node in found.nodes].count("a:chunk:2") == 2
-    shown = Mapped(corpus.group("chunk"))(found)
-    assert [hit.node.text for hit in shown.hits[:1]] == ["The tide is the pull of the moon."]
-    assert [node.id for node in shown.nodes].count("a:chunk:2") == 1
-    assert shown.hits[0].score == found.hits[0].score
-    answer = Reader(ScriptedModel(("By the moon [1].",)))(shown)
+    found_ranking = BM25(corpus.group("question"))(Query("What makes the sea rise?"))
+    assert [node.parent for node in found_ranking.nodes].count("a:chunk:2") == 2
+    shown_ranking = Mapped(corpus.group("chunk"))(found_ranking)
+    assert [hit.node.text for hit in shown_ranking.hits[:1]] == ["The tide is the pull of the moon."]
+    assert [node.id for node in shown_ranking.nodes].count("a:chunk:2") == 1
+    assert shown_ranking.hits[0].score == found_ranking.hits[0].score
+    answer = Reader(ScriptedModel(("By the moon [1].",)))(shown_ranking)
     assert [(c.node, c.quote) for c in answer.citations] == [("a:chunk:2", "The tide is the pull of the moon.")]
 
 
@@ -246,8 +259,10 @@ def test_every_mapping_shows_each_node_once_with_the_best_score_of_its_hits(
 ) -> None:
     hits = data.draw(st.lists(st.builds(Hit, st.sampled_from(all_nodes), st.floats(-2, 2)), max_size=8))
     target = data.draw(st.sampled_from(["document", "section", "chunk", "sentence"]))
-    by_lineage, by_span = (Mapped(corpus.group(target), by=by)(Ranking(Query("here"), tuple(hits))) for by in BY)
-    assert {shown.node.id: shown.score for shown in by_lineage.hits} == dict(_expected(hits, by_lineage.nodes))
+    by_lineage, by_span = (Mapped(corpus.group(target), by=key)(Ranking(Query("here"), tuple(hits))) for key in BY)
+    assert {shown_hit.node.id: shown_hit.score for shown_hit in by_lineage.hits} == dict(
+        _expected(hits, by_lineage.nodes)
+    )
     # The groups of this store are cut one out of the other, so that both ways lead to the same.
     assert {hit.node.id: hit.score for hit in by_span.hits} == {hit.node.id: hit.score for hit in by_lineage.hits}
     scores = [hit.score for hit in by_lineage.hits]
@@ -261,11 +276,11 @@ def _expected(hits: list[Hit], nodes: tuple[Node, ...]) -> Iterator[tuple[str, f
         yield node.id, max(hit.score for hit in hits if _overlap(hit.node, node))
 
 
-def _overlap(one: Node, other: Node) -> bool:
-    assert one.span is not None
-    assert other.span is not None
-    same = one.document == other.document
-    return same and one.span.start < other.span.end and other.span.start < one.span.end
+def _overlap(node: Node, other_node: Node) -> bool:
+    assert node.span is not None
+    assert other_node.span is not None
+    same = node.document == other_node.document
+    return same and node.span.start < other_node.span.end and other_node.span.start < node.span.end
 
 
 def test_bad_wiring_and_foreign_nodes_are_refused(corpus: Corpus) -> None:
@@ -295,9 +310,9 @@ def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: P
 
 def test_hits_of_another_corpus_are_told_in_the_trace(corpus: Corpus, tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
-    other = stored(tmp_path / "other.spolia", {"c": "Ten is here;"})
+    other_value = stored(tmp_path / "other.spolia", {"c": "Ten is here;"})
     with Run(journal=runs.journal) as run:
-        assert not Mapped(other.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
+        assert not Mapped(other_value.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
         assert Mapped(corpus.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
     runs.journal.flush()
     notes = [span.notes for span in runs.journal.spans(run.id)]

@@ -26,9 +26,9 @@ def corpus(tmp_path: Path) -> Corpus:
     folder.mkdir()
     for colour in ("red", "blue"):
         (folder / f"{colour}.png").write_bytes(png(colour))
-    found = Corpus(str(tmp_path / "n.spolia"))
-    sync(folder, found, groups=[pictures_of(found)])
-    return found
+    new_corpus = Corpus(str(tmp_path / "n.spolia"))
+    sync(folder, new_corpus, groups=[pictures_of(new_corpus)])
+    return new_corpus
 
 
 def ranking(corpus: Corpus) -> Ranking:
@@ -40,19 +40,19 @@ def ranking(corpus: Corpus) -> Ranking:
 def test_a_picture_is_judged_by_what_is_seen_and_a_table_by_its_text(corpus: Corpus) -> None:
     with ModelServer("jina") as server:
         judge = PictureReranker(corpus, RerankModel("jina-reranker-m0", server.url, form="jina", api_key_env=""))
-        found = judge(ranking(corpus))
-    assert [(Path(hit.node.uri).name or hit.node.id, hit.score) for hit in found] == [
+        judged_ranking = judge(ranking(corpus))
+    assert [(Path(hit.node.uri).name or hit.node.id, hit.score) for hit in judged_ranking] == [
         ("table", 1.0), ("red.png", 0.5), ("blue.png", 0.0),
     ]  # fmt: skip
-    ((_, asked),) = server.asked
-    assert [sorted(one) for one in asked["documents"]] == [["image"], ["image"], ["text"]]
+    ((_, data),) = server.asked
+    assert [sorted(document) for document in data["documents"]] == [["image"], ["image"], ["text"]]
 
 
 def test_a_server_that_fails_leaves_the_order_and_that_is_counted(corpus: Corpus) -> None:
     scorer = RerankModel("m", "http://127.0.0.1:9/v1", form="jina", api_key_env="", retries=0)
     with Run(), pytest.warns(DegradedWarning, match="PictureReranker could not be asked"):
-        found = PictureReranker(corpus, scorer)(ranking(corpus))
-    assert [hit.score for hit in found] == [1.0] * 3
+        found_ranking = PictureReranker(corpus, scorer)(ranking(corpus))
+    assert [hit.score for hit in found_ranking] == [1.0] * 3
 
 
 def test_a_picture_that_the_asker_may_not_read_is_not_sent(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_picture_that_the_asker_may_not_read_is_not_sent(tmp_path: Path) -> No
             judge(value)
         with Run():
             judge(value)
-    assert [isinstance(one, dict) for _, asked in server.asked for one in asked["documents"]] == [True, False]
+    assert [isinstance(document, dict) for _, data in server.asked for document in data["documents"]] == [True, False]

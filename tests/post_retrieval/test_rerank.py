@@ -24,8 +24,8 @@ def ranking(*pairs: tuple[str, float]) -> Ranking:
 FOUND = ranking(("a", 4.0), ("b", 3.0), ("c", 3.0), ("d", 1.0))
 
 
-def scored(found: Ranking) -> list[tuple[str, float]]:
-    return [(hit.node.id, hit.score) for hit in found.hits]
+def scored(found_ranking: Ranking) -> list[tuple[str, float]]:
+    return [(hit.node.id, hit.score) for hit in found_ranking.hits]
 
 
 @reranker
@@ -87,8 +87,8 @@ def test_nothing_in_nothing_out_and_the_function_is_not_called() -> None:
 
 def test_what_an_earlier_step_has_kept_of_a_hit_stays() -> None:
     hit = Hit(Node("a", "shown"), 1.0, (("bm25", 2.0),), (Node("a.1", "found"),))
-    (found,) = by_score(Ranking(Query("?"), (hit,))).hits
-    assert (found.score, found.parts, found.found) == (7.0, hit.parts, hit.found)
+    (found_hit,) = by_score(Ranking(Query("?"), (hit,))).hits
+    assert (found_hit.score, found_hit.parts, found_hit.found) == (7.0, hit.parts, hit.found)
 
 
 @reranker
@@ -96,11 +96,11 @@ def by_score(node: Node) -> float:
     return 7.0
 
 
-def _returning(value: Any, **how: Any) -> Reranker:
+def _returning(value: Any, **options: Any) -> Reranker:
     def odd(nodes: Any) -> Any:
         return value
 
-    return reranker(**how)(odd)
+    return reranker(**options)(odd)
 
 
 @check_each(
@@ -124,7 +124,7 @@ def test_what_is_no_judgement_is_refused_naming_the_function(function: Reranker,
 
 def test_a_function_of_something_else_is_refused() -> None:
     with pytest.raises(WiringError, match="a reranker takes node, and query if it wants it"):
-        reranker(lambda node, other: node)
+        reranker(lambda node, other_value: node)
     with pytest.raises(WiringError, match="takes nothing; a reranker takes nodes"):
         reranker(batch=True)(list)
 

@@ -41,15 +41,15 @@ def ranking(*scored: tuple[str, float]) -> Ranking:
 
 
 def test_an_exact_title_comes_above_a_higher_score_within_the_factor() -> None:
-    within, beyond = ranking(("Stones", 1.49), ("Spolia", 1.0)), ranking(("Stones", 1.51), ("Spolia", 1.0))
-    assert [node.id for node in TitleBoost()(within).nodes] == ["Spolia", "Stones"]
+    near_ranking, beyond = ranking(("Stones", 1.49), ("Spolia", 1.0)), ranking(("Stones", 1.51), ("Spolia", 1.0))
+    assert [node.id for node in TitleBoost()(near_ranking).nodes] == ["Spolia", "Stones"]
     assert [node.id for node in TitleBoost()(beyond).nodes] == ["Stones", "Spolia"]
-    assert len(TitleBoost(top_k=1)(within)) == 1
+    assert len(TitleBoost(top_k=1)(near_ranking)) == 1
 
 
 def test_a_title_never_counts_against_a_hit() -> None:
-    found = TitleBoost()(ranking(("Stones", -2.0), ("Spolia", -2.4)))
-    assert [(hit.node.id, round(hit.score, 6)) for hit in found.hits] == [("Spolia", -1.6), ("Stones", -2.0)]
+    found_ranking = TitleBoost()(ranking(("Stones", -2.0), ("Spolia", -2.4)))
+    assert [(hit.node.id, round(hit.score, 6)) for hit in found_ranking.hits] == [("Spolia", -1.6), ("Stones", -2.0)]
 
 
 def test_scores_that_are_none_come_last_and_infinite_ones_stay_in_order() -> None:

@@ -13,7 +13,7 @@ from spolia import BM25, Between, Field, Query, check, dump, load, where
 from spolia.errors import FilterError, WiringError
 from spolia.filters import AnyOf, Not, Or, Schema
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.pre_retrieval.metadata_filter import ConstructFilter, condition_of
+from spolia.pre_retrieval.metadata_filter import ConstructFilter, parse_condition
 from spolia.stores import NodeGroup
 from tests.cases import check_each
 from tests.group_fixtures import Source
@@ -46,10 +46,10 @@ GERMAN = {"field": "lang", "is": "=", "value": "de"}
 @pytest.mark.slow
 def test_a_question_becomes_a_search_and_a_filter(chunks: NodeGroup) -> None:
     op = ConstructFilter(ScriptedModel((reply("salt mines", SINCE, GERMAN),)), chunks)
-    found = op(ASKED)
-    assert (found.text, found.question) == ("salt mines", ASKED.text)
-    assert found.filter == Between("year", at_least=2020) & where(lang="de")
-    assert [hit.node.document for hit in BM25(chunks)(found)] == ["new"]
+    item = op(ASKED)
+    assert (item.text, item.question) == ("salt mines", ASKED.text)
+    assert item.filter == Between("year", at_least=2020) & where(lang="de")
+    assert [hit.node.document for hit in BM25(chunks)(item)] == ["new"]
 
 
 @pytest.mark.slow
@@ -66,8 +66,8 @@ def test_what_is_still_wrong_is_dropped_and_counted(chunks: NodeGroup) -> None:
         lambda text: reply("salt", {"field": "jahr", "value": 1}, GERMAN, {"field": "year", "value": "old"})
     )
     with degraded("spolia.pre_retrieval.metadata_filter") as reasons:
-        found = ConstructFilter(model, chunks)(ASKED)
-    assert found.filter == where(lang="de")
+        result = ConstructFilter(model, chunks)(ASKED)
+    assert result.filter == where(lang="de")
     assert len(model.sent) == 2
     assert len(reasons) == 2
     assert "Declared are" in reasons[0]
@@ -75,10 +75,10 @@ def test_what_is_still_wrong_is_dropped_and_counted(chunks: NodeGroup) -> None:
 
 @pytest.mark.slow
 def test_the_filter_of_the_query_is_only_narrowed(chunks: NodeGroup) -> None:
-    asked = ASKED.but(filter=where(lang="en"))
-    found = ConstructFilter(ScriptedModel((reply("salt mines", GERMAN),)), chunks)(asked)
-    assert found.filter == where(lang="en") & where(lang="de")
-    assert BM25(chunks)(found).hits == ()
+    request = ASKED.but(filter=where(lang="en"))
+    result = ConstructFilter(ScriptedModel((reply("salt mines", GERMAN),)), chunks)(request)
+    assert result.filter == where(lang="en") & where(lang="de")
+    assert BM25(chunks)(result).hits == ()
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_a_reply_without_conditions_leaves_the_query(chunks: NodeGroup, said: st
     ],
 )
 def test_conditions_as_they_are_written(written: Any, expected: object) -> None:
-    assert condition_of(written, SCHEMA) == expected
+    assert parse_condition(written, SCHEMA) == expected
 
 
 @check_each(
@@ -143,7 +143,7 @@ def test_conditions_as_they_are_written(written: Any, expected: object) -> None:
 )
 def test_conditions_that_are_none(written: Any) -> None:
     with pytest.raises(FilterError):
-        condition_of(written, SCHEMA)
+        parse_condition(written, SCHEMA)
 
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=5)
@@ -157,10 +157,10 @@ anything = st.recursive(
 @given(anything)
 def test_whatever_is_written_is_a_condition_or_refused(written: Any) -> None:
     try:
-        found = condition_of(written, SCHEMA)
+        condition = parse_condition(written, SCHEMA)
     except FilterError:
         return
-    SCHEMA.check(found)
+    SCHEMA.check(condition)
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_the_model_sees_the_fields_and_what_they_mean(chunks: NodeGroup) -> None
 def test_bounds_and_the_file(chunks: NodeGroup) -> None:
     op = ConstructFilter(ScriptedModel(("x",)), chunks, tries=2)
     assert check(op).calls == 6
-    given = {"llm": op.llm, "chunks": chunks}
-    assert load(dump(op, given), given) == op
+    inputs = {"llm": op.llm, "chunks": chunks}
+    assert load(dump(op, inputs), inputs) == op
     with pytest.raises(WiringError):
         op.but(tries=-1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spolia import BM25, Dense, Each, Message, Query, Reader, ReciprocalRankFusion, Run, check, dump, load
-from spolia.core.run_context import overhearing
+from spolia.core.run_context import collect_degradations
 from spolia.errors import ModelRejected, QueryError, WiringError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.hyde import AveragedHyDE, HyDE
@@ -25,8 +25,8 @@ EMMA = Query("Who wrote Emma?", filter=None, sample=0)
 UNREADABLE = ("", "   ", "<think>What could it be", "none", "None.")
 
 
-def texts(found: object) -> list[str]:
-    return [query.text for query in found]  # type: ignore[attr-defined]
+def texts(result: object) -> list[str]:
+    return [query.text for query in result]  # type: ignore[attr-defined]
 
 
 # --------------------------------------------------------------------------------------------------- multi-query
@@ -45,16 +45,16 @@ def texts(found: object) -> list[str]:
     ],
 )
 def test_rewordings_stand_beside_the_query_and_count_less(reply: str, expected: list[str]) -> None:
-    first, *others = MultiQuery(ScriptedModel((reply,)))(EMMA)
+    first, *other_values = MultiQuery(ScriptedModel((reply,)))(EMMA)
     assert first == EMMA
-    assert texts(others) == expected
-    assert {(query.weight, query.question) for query in others} <= {(0.5, EMMA.text)}
+    assert texts(other_values) == expected
+    assert {(query.weight, query.question) for query in other_values} <= {(0.5, EMMA.text)}
 
 
 def test_a_rewording_keeps_what_belongs_to_the_query() -> None:
-    asked = EMMA.but(sample=3, weight=4.0)
-    _, other = MultiQuery(ScriptedModel(("author of Emma",)), weight=0.25)(asked)
-    assert (other.sample, other.weight, other.origin) == (3, 1.0, asked)
+    query = EMMA.but(sample=3, weight=4.0)
+    _, other_value = MultiQuery(ScriptedModel(("author of Emma",)), weight=0.25)(query)
+    assert (other_value.sample, other_value.weight, other_value.origin) == (3, 1.0, query)
 
 
 def test_a_cut_off_reply_is_read_as_far_as_it_goes() -> None:
@@ -72,11 +72,11 @@ def test_one_call_and_as_many_searches_as_queries(stored: Stored) -> None:  # no
         >> ReciprocalRankFusion(top_k=2)
     )
     with Run() as run:
-        found = flow(EMMA)
+        result = flow(EMMA)
     assert run.usage.calls == 1
-    assert found.query == EMMA
-    assert {hit.node.id for hit in found} == {"a", "b"}
-    assert len(found) <= 2
+    assert result.query == EMMA
+    assert {hit.node.id for hit in result} == {"a", "b"}
+    assert len(result) <= 2
     assert check(flow, takes=Query).calls == 2
 
 
@@ -92,18 +92,18 @@ def test_weights_below_zero_and_no_rewording_at_all_are_refused() -> None:
 
 def test_both_questions_are_searched_and_the_one_that_was_asked_is_answered(stored: Stored) -> None:  # noqa: F811
     chunks: NodeGroup = stored({"law": "Tides arise by the pull of the moon.", "brest": "Brest has low water at noon."})
-    asked = Query("When is low water in Brest?")
+    query = Query("When is low water in Brest?")
     back = StepBack(ScriptedModel(("How do tides arise?",)))
-    assert texts(back(asked)) == ["When is low water in Brest?", "How do tides arise?"]
+    assert texts(back(query)) == ["When is low water in Brest?", "How do tides arise?"]
     flow = back >> Each(BM25(chunks)) >> ReciprocalRankFusion()
-    found = flow(asked)
-    assert {hit.node.id for hit in found} == {"law", "brest"}
-    assert found.query.question == asked.text
+    result = flow(query)
+    assert {hit.node.id for hit in result} == {"law", "brest"}
+    assert result.query.question == query.text
     reader = Recorded(lambda text: "At noon [1].")
-    (flow >> Reader(reader))(asked)
-    (sent,) = reader.sent
-    assert "When is low water in Brest?" in sent.text
-    assert "How do tides arise?" not in sent.text
+    (flow >> Reader(reader))(query)
+    (node,) = reader.sent
+    assert "When is low water in Brest?" in node.text
+    assert "How do tides arise?" not in node.text
 
 
 @check_each("reply", [*UNREADABLE, "who wrote EMMA", '"Who wrote Emma?"'])
@@ -115,8 +115,8 @@ def test_without_a_question_behind_it_the_query_is_alone(reply: str) -> None:
 
 
 def test_a_rewriting_is_searched_and_the_question_stays() -> None:
-    found = Rewrite(ScriptedModel(("**Rewritten query:** “Emma novel author”",)))(EMMA)
-    assert (found.text, found.question, found.vector) == ("Emma novel author", "Who wrote Emma?", None)
+    item = Rewrite(ScriptedModel(("**Rewritten query:** “Emma novel author”",)))(EMMA)
+    assert (item.text, item.question, item.vector) == ("Emma novel author", "Who wrote Emma?", None)
 
 
 @check_each("reply", [*UNREADABLE, "x" * 61, "never " * 1000])
@@ -164,23 +164,23 @@ def test_several_passages_are_several_draws() -> None:
 def test_without_a_passage_the_query_is_searched(reply: str) -> None:
     embedder = HashingEmbedder()
     assert HyDE(ScriptedModel((reply,)))(EMMA) == EMMA
-    found = AveragedHyDE(ScriptedModel((reply,)), embedder, passages=1)(EMMA)
-    assert found.vector == tuple(map(float, embedder.embed([EMMA.text], kind="query")[0]))
+    result = AveragedHyDE(ScriptedModel((reply,)), embedder, passages=1)(EMMA)
+    assert result.vector == tuple(map(float, embedder.embed([EMMA.text], kind="query")[0]))
 
 
 class Placed(HashingEmbedder):
     """Places texts by hand: queries and passages differ."""
 
     def embed(self, given, *, kind):  # type: ignore[no-untyped-def]
-        at = {("query", EMMA.text): (1.0, 0.0), ("passage", "One."): (0.0, 1.0), ("passage", "Two."): (0.6, 0.8)}
-        return np.array([at[kind, text] for text in given], np.float32)
+        position = {("query", EMMA.text): (1.0, 0.0), ("passage", "One."): (0.0, 1.0), ("passage", "Two."): (0.6, 0.8)}
+        return np.array([position[kind, text] for text in given], np.float32)
 
 
 def test_the_vector_is_the_mean_of_the_querys_and_the_passages() -> None:
     """v = (f(q) + Σ f(d_i)) / (N + 1) = ((1, 0) + (0, 1) + (0.6, 0.8)) / 3."""
-    found = AveragedHyDE(ScriptedModel(("One.", "Two.")), Placed(2), passages=2)(EMMA)
-    assert found.text == EMMA.text
-    assert found.vector == pytest.approx((1.6 / 3, 1.8 / 3), abs=1e-6)
+    node = AveragedHyDE(ScriptedModel(("One.", "Two.")), Placed(2), passages=2)(EMMA)
+    assert node.text == EMMA.text
+    assert node.vector == pytest.approx((1.6 / 3, 1.8 / 3), abs=1e-6)
 
 
 @pytest.mark.slow
@@ -189,11 +189,11 @@ def test_no_passage_is_the_plain_search_without_a_call(stored: Stored) -> None: 
     chunks: NodeGroup = stored({"a": "Jane Austen wrote Emma.", "b": "Salt is dug in mines."}, embedder=embedder)
     search = Dense(chunks, embedder)
     with Run() as run:
-        found = (AveragedHyDE(ScriptedModel(("One.",)), embedder, passages=0) >> search)(EMMA)
+        result = (AveragedHyDE(ScriptedModel(("One.",)), embedder, passages=0) >> search)(EMMA)
     assert run.usage.calls == 0
     plain = search(EMMA)
-    assert [hit.node.id for hit in found] == [hit.node.id for hit in plain]
-    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in plain])
+    assert [hit.node.id for hit in result] == [hit.node.id for hit in plain]
+    assert [hit.score for hit in result] == pytest.approx([hit.score for hit in plain])
 
 
 # ----------------------------------------------------------------------------------------------------- all of them
@@ -229,9 +229,9 @@ def test_equal_questions_are_asked_once(make: Callable[[object], object], tmp_pa
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_flow_file_holds_it(make: Callable[[object], object]) -> None:
     op = make(ScriptedModel(("x",)))
-    given = {"llm": op.llm}  # type: ignore[attr-defined]
-    written = {**given, "embedder": op.embedder} if hasattr(op, "embedder") else given
-    assert load(dump(op, written), written) == op  # type: ignore[arg-type]
+    inputs = {"llm": op.llm}  # type: ignore[attr-defined]
+    written_inputs = {**inputs, "embedder": op.embedder} if hasattr(op, "embedder") else inputs
+    assert load(dump(op, written_inputs), written_inputs) == op  # type: ignore[arg-type]
 
 
 def test_what_a_question_says_stays_in_its_place() -> None:
@@ -348,11 +348,15 @@ FOLLOW_UP = Query("And where is its largest plant?", sample=2, history=SAID)
 
 def test_a_follow_up_becomes_a_question_that_stands_by_itself() -> None:
     model = Recorded(lambda _: "Where is Nokia's largest plant?")
-    found = Condense(model)(FOLLOW_UP)
-    assert found == Query("Where is Nokia's largest plant?", sample=2)
-    assert (found.question, found.history, found.origin) == (found.text, (), FOLLOW_UP)
-    shown = model.sent[0].messages[-1].content
-    assert shown.index("user: Who employs Olsen?") < shown.index("assistant: Nokia [1].") < shown.index("And where is")
+    item = Condense(model)(FOLLOW_UP)
+    assert item == Query("Where is Nokia's largest plant?", sample=2)
+    assert (item.question, item.history, item.origin) == (item.text, (), FOLLOW_UP)
+    content = model.sent[0].messages[-1].content
+    assert (
+        content.index("user: Who employs Olsen?")
+        < content.index("assistant: Nokia [1].")
+        < content.index("And where is")
+    )
 
 
 def test_without_history_no_model_is_asked() -> None:
@@ -363,7 +367,7 @@ def test_without_history_no_model_is_asked() -> None:
 
 @pytest.mark.parametrize("reply", UNREADABLE)
 def test_a_follow_up_that_cannot_be_condensed_stays_as_it_is(reply: str) -> None:
-    with overhearing() as reasons:
+    with collect_degradations() as reasons:
         assert Condense(ScriptedModel((reply,)))(FOLLOW_UP) is FOLLOW_UP
     assert reasons
 
@@ -372,9 +376,9 @@ def test_only_the_newest_of_a_long_conversation_is_shown() -> None:
     model = Recorded(lambda _: "Where?")
     long = tuple(Message("user", f"{n} " + "x" * 50) for n in range(20))
     Condense(model, messages=3, characters=10)(FOLLOW_UP.but(history=long))
-    shown = model.sent[0].messages[-1].content
-    assert [n for n in range(20) if f"user: {n} x" in shown] == [17, 18, 19]
-    assert "x" * 11 not in shown
+    content = model.sent[0].messages[-1].content
+    assert [n for n in range(20) if f"user: {n} x" in content] == [17, 18, 19]
+    assert "x" * 11 not in content
 
 
 @pytest.mark.parametrize(
@@ -405,4 +409,4 @@ def test_a_chat_searches_and_answers_the_condensed_question(stored: Stored) -> N
         answer = flow(FOLLOW_UP)
         assert answer.text == "In Salo [1]."
         assert run.usage.calls == 2
-    assert load(dump(flow, given={"llm": llm}), given={"llm": llm}) == flow
+    assert load(dump(flow, objects={"llm": llm}), objects={"llm": llm}) == flow

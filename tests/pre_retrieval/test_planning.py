@@ -55,17 +55,17 @@ WHERE = Query("Where is the employer of Olsen?", sample=2)
 )
 @pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_the_steps_of_a_reply(reply: str, expected: tuple[str, ...] | None) -> None:
-    found = Decompose(ScriptedModel((reply,)))(WHERE)
-    assert found.query == WHERE
+    flow = Decompose(ScriptedModel((reply,)))(WHERE)
+    assert flow.query == WHERE
     if expected is not None:
-        assert found.steps == expected
+        assert flow.steps == expected
 
 
 @pytest.mark.slow
 @given(st.lists(st.lists(st.integers(1, 8), max_size=3), max_size=8))
 def test_no_plan_goes_round_in_a_circle(needs: list[list[int]]) -> None:
-    steps = tuple(f"q{number} " + " ".join(f"#{needed}" for needed in one) for number, one in enumerate(needs, 1))
-    forward = all(needed < number for number, one in enumerate(needs, 1) for needed in one)
+    steps = tuple(f"q{number} " + " ".join(f"#{needed}" for needed in item) for number, item in enumerate(needs, 1))
+    forward = all(needed < number for number, item in enumerate(needs, 1) for needed in item)
     if not forward:
         with pytest.raises(QueryError, match="not before it"):
             Plan(WHERE, steps)
@@ -73,7 +73,7 @@ def test_no_plan_goes_round_in_a_circle(needs: list[list[int]]) -> None:
     plan = Plan(WHERE, steps)
     assert sorted(number for level in plan.levels for number in level) == list(range(1, len(steps) + 1))
     place = {number: depth for depth, level in enumerate(plan.levels) for number in level}
-    assert all(place[needed] < place[number] for number, one in enumerate(needs, 1) for needed in one)
+    assert all(place[needed] < place[number] for number, item in enumerate(needs, 1) for needed in item)
     assert all(level for level, _ in pairwise((*plan.levels, ())))
 
 
@@ -156,9 +156,9 @@ def test_steps_are_answered_in_order_where_others_need_them() -> None:
 def test_no_step_without_its_answer_is_searched_for() -> None:
     for dead in ("unknown", "broken"):
         with degraded("spolia.pre_retrieval.decomposition") as reasons:
-            found = texts(Plan(WHERE, (f"{dead}?", "Where is #1?", "Who heads #2?", "Who?")))
-        assert found == [WHERE.text, f"{dead}?", "Who?"]
-        assert not any("#" in text for text in found)
+            found_texts = texts(Plan(WHERE, (f"{dead}?", "Where is #1?", "Who heads #2?", "Who?")))
+        assert found_texts == [WHERE.text, f"{dead}?", "Who?"]
+        assert not any("#" in text for text in found_texts)
         assert reasons
 
 
@@ -171,8 +171,8 @@ def test_without_steps_the_question_is_alone() -> None:
 
 
 def test_what_goes_on_to_a_search_answers_the_question_that_was_asked() -> None:
-    found = LeastToMost(known)(Plan(WHERE, ("Who?",)))
-    assert {query.question for query in found} == {WHERE.text}
+    queries = LeastToMost(known)(Plan(WHERE, ("Who?",)))
+    assert {query.question for query in queries} == {WHERE.text}
 
 
 def test_a_spent_budget_is_no_step_without_an_answer() -> None:
@@ -215,7 +215,7 @@ def verified(checks: str, answers: dict[str, str], revision: str) -> tuple[Chain
             return revision
         if "<draft>" in prompt:
             return checks
-        return next((said for asked, said in answers.items() if asked in prompt), "I do not know.")
+        return next((message for name, message in answers.items() if name in prompt), "I do not know.")
 
     model = Recorded(reply)
     book = ClosedBook(model)
@@ -281,9 +281,9 @@ def test_no_more_checks_than_are_wanted_and_those_that_fail_are_left_out() -> No
 
 def test_a_verified_draft_is_searched_for() -> None:
     chain, _ = verified("When did Emma appear?", ANSWERS, "Emma is of 1815.")
-    found = WithDraft(chain)(EMMA)
-    assert found.text == f"{EMMA.text}\nEmma is of 1815."
-    assert found.question == EMMA.text
+    query = WithDraft(chain)(EMMA)
+    assert query.text == f"{EMMA.text}\nEmma is of 1815."
+    assert query.question == EMMA.text
     assert WithDraft(chain, beside=False)(EMMA).text == "Emma is of 1815."
     silent, _ = verified("", {}, "")
     assert WithDraft(silent)(EMMA) == EMMA

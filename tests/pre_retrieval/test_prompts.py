@@ -43,7 +43,10 @@ hostile = st.lists(st.sampled_from(MARKS), max_size=6).map("".join)
 
 def filled(template: Template, text: str) -> list[str]:
     system = {
-        name for one in template.messages if one.role == "system" for name in re.findall(r"\{\{(\w+)\}\}", one.content)
+        name
+        for item in template.messages
+        if item.role == "system"
+        for name in re.findall(r"\{\{(\w+)\}\}", item.content)
     }
     values = {name: Setting("set") if name in system else text for name in template.places}
     return [message.content for message in template.fill(values)]
@@ -63,10 +66,10 @@ def test_the_question_and_all_else_that_is_quoted_stay_inside(file: Path) -> Non
 
     @given(hostile)
     @settings(max_examples=30)
-    def look(text: str) -> None:
-        found = filled(template, text)
-        assert found[0] == plain[0]
-        named = [tag for tag in tags(found[1]) if re.sub(r"\W|\u200b", "", tag).lower() in template.tags]
-        assert named == [tag for tag in tags(plain[1]) if re.sub(r"\W", "", tag).lower() in template.tags]
+    def check_example(text: str) -> None:
+        texts = filled(template, text)
+        assert texts[0] == plain[0]
+        named_texts = [tag for tag in tags(texts[1]) if re.sub(r"\W|\u200b", "", tag).lower() in template.tags]
+        assert named_texts == [tag for tag in tags(plain[1]) if re.sub(r"\W", "", tag).lower() in template.tags]
 
-    look()
+    check_example()

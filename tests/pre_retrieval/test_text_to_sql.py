@@ -37,9 +37,9 @@ def people(tmp_path: Path) -> SQLiteFile:
 @pytest.mark.slow
 def test_the_rows_are_a_passage_with_the_statement_as_its_source(people: SQLiteFile) -> None:
     flow = TextToSQL(ScriptedModel(("```sql\nSELECT name FROM person WHERE born = 1968;\n```",)), people) >> ShowRows()
-    found = flow(WHO)
-    (hit,) = found.hits
-    assert found.query == WHO
+    ranking = flow(WHO)
+    (hit,) = ranking.hits
+    assert ranking.query == WHO
     assert hit.node.text == "| name |\n|---|\n| Ann |"
     assert hit.node.context == "SELECT name FROM person WHERE born = 1968"
     assert hit.node.uri == people.path
@@ -48,9 +48,9 @@ def test_the_rows_are_a_passage_with_the_statement_as_its_source(people: SQLiteF
 def test_an_error_is_said_to_the_model_which_mends_it_in_the_second_call(people: SQLiteFile) -> None:
     model = ScriptedModel((("no column 'nme'", "SELECT name FROM person"), ("", "SELECT nme FROM person")))
     with Run() as run:
-        found = TextToSQL(model, people)(WHO)
-    assert found.statement == "SELECT name FROM person"
-    assert len(found) == 3
+        result = TextToSQL(model, people)(WHO)
+    assert result.statement == "SELECT name FROM person"
+    assert len(result) == 3
     assert run.usage.calls == 2
 
 
@@ -77,14 +77,14 @@ def test_what_writes_is_refused_and_after_the_last_try_told(people: SQLiteFile, 
 
 
 def test_no_row_no_statement_and_an_error_are_three_outcomes(people: SQLiteFile) -> None:
-    def asked(reply: str) -> Ranking:
+    def ask_people(reply: str) -> Ranking:
         return (TextToSQL(ScriptedModel((reply,)), people, tries=0) >> ShowRows())(WHO)
 
-    empty = asked("SELECT name FROM person WHERE born = 3000")
+    empty = ask_people("SELECT name FROM person WHERE born = 3000")
     assert empty.nodes[0].text == "(The statement found no rows.)"
-    assert asked("none").hits == ()
+    assert ask_people("none").hits == ()
     with pytest.raises(StatementError):
-        asked("SELECT x FROM nowhere")
+        ask_people("SELECT x FROM nowhere")
 
 
 def test_another_way_is_taken_where_no_statement_could_be_run(people: SQLiteFile) -> None:
@@ -99,9 +99,9 @@ def test_another_way_is_taken_where_no_statement_could_be_run(people: SQLiteFile
 def test_a_million_rows_are_as_many_as_the_limit_says(people: SQLiteFile) -> None:
     cross = "SELECT a.name FROM " + ", ".join(f"person {letter}" for letter in "abcdefghijklm")
     assert 3**13 > 10**6
-    found = TextToSQL(ScriptedModel((cross,)), people, limits=QueryLimits(rows=10))(WHO)
-    assert (len(found), found.cut) == (10, True)
-    assert ShowRows()(found).nodes[0].text.endswith("(There are more rows.)")
+    result = TextToSQL(ScriptedModel((cross,)), people, limits=QueryLimits(rows=10))(WHO)
+    assert (len(result), result.cut) == (10, True)
+    assert ShowRows()(result).nodes[0].text.endswith("(There are more rows.)")
 
 
 @pytest.mark.slow
@@ -178,9 +178,9 @@ def nothing(query: Query) -> QueryRows:
 
 
 def test_the_search_is_among_what_the_rows_name_and_what_the_query_had() -> None:
-    found = WithinRows(selected, "sku", column="SKU")(WHO.but(filter=where(lang="en")))
-    assert found.filter == where(lang="en") & AnyOf("sku", ("A7", "B2"))
-    assert found.text == WHO.text
+    query = WithinRows(selected, "sku", column="SKU")(WHO.but(filter=where(lang="en")))
+    assert query.filter == where(lang="en") & AnyOf("sku", ("A7", "B2"))
+    assert query.text == WHO.text
 
 
 def test_without_rows_nothing_is_found_or_all_as_is_said() -> None:

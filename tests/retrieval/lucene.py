@@ -35,11 +35,11 @@ class Lucene:
 
     def scores(self, query: Sequence[str]) -> dict[int, float]:
         """The score of each document that shares a term with the query."""
-        found: dict[int, float] = {}
+        result: dict[int, float] = {}
         for term, repeated in Counter(query).items():
             holding = self.holding.get(term, [])
             idf = math.log(1 + (len(self.counts) - len(holding) + 0.5) / (len(holding) + 0.5))
             for number in holding:
                 tf = self.counts[number][term]
-                found[number] = found.get(number, 0.0) + repeated * idf * tf / (tf + self.norms[number])
-        return found
+                result[number] = result.get(number, 0.0) + repeated * idf * tf / (tf + self.norms[number])
+        return result

@@ -104,8 +104,8 @@ def test_a_question_without_accents_finds_the_same_terms() -> None:
 
 def test_ascii_and_other_text_are_cut_alike() -> None:
     text = "It's 3.14 of snake_case; A\tB\0C e-mail@x.org (U.S.) 50% a/b"
-    beside = [term for term in plain.terms(text + " é") if term != "e"]
-    assert [term for term in plain.terms(text) if term != "e"] == beside
+    terms = [term for term in plain.terms(text + " é") if term != "e"]
+    assert [term for term in plain.terms(text) if term != "e"] == terms
 
 
 def test_what_cannot_be_seen_does_not_matter() -> None:
@@ -156,10 +156,10 @@ def test_the_language_of_a_corpus_chooses_the_stemmer() -> None:
 def test_the_tokens_of_a_tokenizer_file(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     vocabulary = {"[UNK]": 0, "stone": 1, "##s": 2, "old": 3}
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     path = tmp_path / "tokenizer.json"
-    made.save(str(path))
+    tokenizer.save(str(path))
     analyzer = Analyzer.subword(str(path))
     assert analyzer.terms("old stones zzz \ud800") == ["old", "stone", "##s"]
     path.write_text(path.read_text().replace("old", "new"))

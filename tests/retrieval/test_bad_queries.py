@@ -60,10 +60,10 @@ class Told(HashingEmbedder):
         return self.print
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> np.ndarray[Any, np.dtype[np.float32]]:
-        found = replace(self, dimension=self.claims or self.dimension)._embedded(texts, kind)
+        result = replace(self, dimension=self.claims or self.dimension)._embedded(texts, kind)
         if self.gives is not None:
-            found[:, 0] = self.gives
-        return found
+            result[:, 0] = self.gives
+        return result
 
     def _embedded(self, texts: Sequence[str], kind: Kind) -> np.ndarray[Any, np.dtype[np.float32]]:
         return HashingEmbedder.embed(self, texts, kind=kind)
@@ -102,8 +102,10 @@ def filled(tmp_path: Path) -> NodeGroup:
     folder.mkdir()
     (folder / "a.txt").write_text("Stones upon stones. Roads between towns.")
     (folder / "b.txt").write_text("Stones in a wall.")
-    both = (Embedding(EMBEDDER), Embedding(Counting()))
-    sync(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("both", Definition(Sentences(), embeddings=both))])
+    embeddings = (Embedding(EMBEDDER), Embedding(Counting()))
+    sync(
+        folder, corpus, embedder=EMBEDDER, groups=[corpus.group("both", Definition(Sentences(), embeddings=embeddings))]
+    )
     return corpus.group("both")
 
 
@@ -141,10 +143,10 @@ def test_a_count_that_is_none_is_refused_by_every_operator(
         "levels": (built, built),
         "graph": GraphFile("people.json") if cls is KnowledgeGuided else NodeGraph(built, (InOrder(),)),
     } | ({"weights": TrainedWeights("ranker")} if cls is LearnedRanker else {})
-    given = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
-    cls.made(given)
+    resources_by_name = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
+    cls.from_fields(resources_by_name)
     with pytest.raises(WiringError, match=rf"{name} counts from \d, and is {value!r}"):
-        cls.made({**given, name: value})
+        cls.from_fields({**resources_by_name, name: value})
 
 
 # ---------------------------------------------------------------------------------------------------------- vectors
@@ -172,17 +174,17 @@ def test_a_vector_that_is_none_of_the_embedders_is_refused(
 def test_only_the_row_with_the_wrong_vector_fails(built: NodeGroup) -> None:
     good = tuple(map(float, EMBEDDER.embed(["stones"], kind="query")[0]))
     rows = [Query("stones"), Query("x", vector=(float("nan"),) * 16), Query("x", vector=good), Query("x", vector=())]
-    found = Dense(built, EMBEDDER).batch(rows)
-    assert [row.kind if isinstance(row, Failure) else "" for row in found] == ["", "QueryError", "", "QueryError"]
+    results = Dense(built, EMBEDDER).batch(rows)
+    assert [row.kind if isinstance(row, Failure) else "" for row in results] == ["", "QueryError", "", "QueryError"]
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(built: NodeGroup, search: str) -> None:
-    for broken, said in (
+    for broken, message in (
         (replace(EMBEDDER, claims=32), r"shape \(1, 32\) for 1 texts, where each has 16 numbers"),
         (replace(EMBEDDER, gives=float("nan")), "told gave NaN or infinity for 'stones'"),
     ):
-        with pytest.raises(ModelError, match=said):
+        with pytest.raises(ModelError, match=message):
             SEARCHES[search](built, broken)(Query("stones"))
 
 
@@ -228,15 +230,15 @@ def test_sparse_embedders_are_told_apart_too(built: NodeGroup) -> None:
 
 @pytest.mark.slow
 def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(own: NodeGroup, tmp_path: Path) -> None:
-    corpus, other = own.corpus, replace(EMBEDDER, print="weights 2")
+    corpus, other_value = own.corpus, replace(EMBEDDER, print="weights 2")
     (tmp_path / "docs" / "new.txt").write_text("Whelks.")
     for rebuild in (False, True):  # the vectors of the same texts would be taken for this one's
         with pytest.raises(ManifestMismatch, match="fingerprint: 'weights 1' there, 'weights 2' here"):
-            sync(tmp_path / "docs", corpus, embedder=other, rebuild=rebuild)
+            sync(tmp_path / "docs", corpus, embedder=other_value, rebuild=rebuild)
     with pytest.raises(ManifestMismatch, match="a name of its own"):
-        materialise([corpus.group("third", Definition(Sentences(), embeddings=(Embedding(other),)))])
+        materialise([corpus.group("third", Definition(Sentences(), embeddings=(Embedding(other_value),)))])
     with pytest.raises(ManifestMismatch, match="a name of its own"):
-        materialise([corpus.group("both", Definition(Sentences(), embeddings=(Embedding(other),)))])
+        materialise([corpus.group("both", Definition(Sentences(), embeddings=(Embedding(other_value),)))])
     assert corpus.latest().groups() == ("both", "chunk")
 
 

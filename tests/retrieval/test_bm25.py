@@ -25,16 +25,16 @@ TEXTS = {
 }
 
 
-def ids(found: object) -> list[str]:
-    return [node.id for node in found.nodes]  # type: ignore[attr-defined]
+def ids(ranking: object) -> list[str]:
+    return [node.id for node in ranking.nodes]  # type: ignore[attr-defined]
 
 
 def test_the_best_match_comes_first_with_its_text(stored: Stored) -> None:
-    found = BM25(stored(TEXTS))(Query("Which museums are in Madrid?"))
-    assert ids(found)[0] == "prado"
-    assert found.hits[0].node.text == TEXTS["prado"]
-    assert found.source == "bm25"
-    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
+    ranking = BM25(stored(TEXTS))(Query("Which museums are in Madrid?"))
+    assert ids(ranking)[0] == "prado"
+    assert ranking.hits[0].node.text == TEXTS["prado"]
+    assert ranking.source == "bm25"
+    assert [hit.score for hit in ranking.hits] == sorted((hit.score for hit in ranking.hits), reverse=True)
 
 
 @pytest.mark.slow
@@ -111,14 +111,14 @@ def test_no_such_store_or_group_is_an_error(stored: Stored, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_query_keeps_what_was_asked(stored: Stored) -> None:
     query = Query("Where is the Prado?").rewritten("prado place")
-    found = BM25(stored(TEXTS))(query)
-    assert found.query == query
-    assert found.query.question == "Where is the Prado?"
+    ranking = BM25(stored(TEXTS))(query)
+    assert ranking.query == query
+    assert ranking.query.question == "Where is the Prado?"
 
 
 def test_lengths_are_coded_as_lucene_does() -> None:
-    kept = [coded(n) for n in (0, 23, 40, 41, 42, 57, 100, 1_000)]
-    assert kept == [0, 23, 40, 40, 42, 56, 96, 984]
+    counts = [coded(n) for n in (0, 23, 40, 41, 42, 57, 100, 1_000)]
+    assert counts == [0, 23, 40, 40, 42, 56, 96, 984]
 
 
 words = st.lists(st.sampled_from(["stone", "old", "tower", "sea", "red", "of"]), min_size=1, max_size=60)
@@ -133,8 +133,8 @@ def test_scores_are_those_of_lucene(
     texts = {f"d{number}": " ".join(terms) + f" {number}" for number, terms in enumerate(documents)}
     group = store(tmp_path_factory.mktemp("lucene") / "a.spolia", texts, Analyzer(stem=""))
     expected = Lucene([text.split() for text in texts.values()]).scores(query)
-    found = BM25(group, top_k=10)(Query(" ".join(query)))
-    assert {hit.node.id: hit.score / 2.2 for hit in found.hits} == pytest.approx(
+    ranking = BM25(group, top_k=10)(Query(" ".join(query)))
+    assert {hit.node.id: hit.score / 2.2 for hit in ranking.hits} == pytest.approx(
         {f"d{number}": score for number, score in expected.items()}, rel=1e-5
     )
 
@@ -142,20 +142,20 @@ def test_scores_are_those_of_lucene(
 @pytest.mark.slow
 def test_the_best_ten_on_musique_are_those_of_lucene(shared_datasets: Path, tmp_path: Path) -> None:
     data = DataSet(str(shared_datasets / "musique"))
-    passages = {one.id: f"{one.title}\n{one.text}" for one in data.passages()}
+    passages = {passage.id: f"{passage.title}\n{passage.text}" for passage in data.passages()}
     bm25, analyzer = BM25(store(tmp_path / "musique.spolia", passages)), Analyzer()
     names = list(passages)
     reference = Lucene([analyzer.terms(text) for text in passages.values()])
-    same, asked = 0, list(data.items())
-    for item in asked:
+    same, items = 0, list(data.items())
+    for item in items:
         scores = reference.scores(analyzer.terms(item.question))
         best = sorted(scores, key=lambda number: -scores[number])
-        found = ids(bm25(Query(item.question)))
+        texts = ids(bm25(Query(item.question)))
         # Equal scores have no order: what was found must score what the best ten score.
         number_of = {names[number]: number for number in best[:200]}
-        got = [scores[number_of[name]] if name in number_of else -1.0 for name in found]
+        got = [scores[number_of[name]] if name in number_of else -1.0 for name in texts]
         same += got == pytest.approx([scores[number] for number in best[:10]], rel=1e-6)
-    assert same >= 0.99 * len(asked)
+    assert same >= 0.99 * len(items)
 
 
 @pytest.mark.slow
@@ -167,14 +167,14 @@ def test_equal_scores_do_not_depend_on_when_a_file_came(tmp_path: Path) -> None:
         (folder / name).write_text(text)
     sync(folder, corpus)
     few, all_ = BM25(corpus.group(), top_k=7), BM25(corpus.group(), top_k=100)
-    before = all_(Query("wall"))
-    assert len({hit.score for hit in before.hits}) == 1
+    previous_ranking = all_(Query("wall"))
+    assert len({hit.score for hit in previous_ranking.hits}) == 1
     for name in sorted(texts, reverse=True)[::3]:
         (folder / name).write_text("Something else.")
     sync(folder, corpus)
-    assert len(all_(Query("wall")).hits) < len(before.hits)
+    assert len(all_(Query("wall")).hits) < len(previous_ranking.hits)
     for name in sorted(texts, reverse=True)[::3]:
         (folder / name).write_text(texts[name])
     sync(folder, corpus)
-    assert ids(all_(Query("wall"))) == ids(before)
-    assert ids(few(Query("wall"))) == ids(before)[:7]
+    assert ids(all_(Query("wall"))) == ids(previous_ranking)
+    assert ids(few(Query("wall"))) == ids(previous_ranking)[:7]

@@ -35,8 +35,8 @@ class Words(Value):
 
     def embed(self, texts: Sequence[str], *, kind: Literal["query", "passage"]) -> Vectors:
         charge(Usage(embedded=len(texts)))
-        found = np.array([sum(_of(word) for word in text.lower().split()) for text in texts], dtype=np.float32)
-        return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True), dtype=np.float32)
+        array = np.array([sum(_of(word) for word in text.lower().split()) for text in texts], dtype=np.float32)
+        return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True), dtype=np.float32)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
@@ -50,21 +50,21 @@ def _of(word: str) -> Vectors:
     return np.random.default_rng(seed).standard_normal(64).astype(np.float32)
 
 
-def ids(found: Ranking | Failure) -> list[str]:
-    assert isinstance(found, Ranking)
-    return [node.id for node in found.nodes]
+def ids(ranking: Ranking | Failure) -> list[str]:
+    assert isinstance(ranking, Ranking)
+    return [node.id for node in ranking.nodes]
 
 
 @pytest.mark.slow
 def test_hits_are_those_of_brute_force(stored: Stored) -> None:
     words = Words()
-    found = Dense(stored(TEXTS, embedder=words), words)(Query("museum Madrid"))
+    ranking = Dense(stored(TEXTS, embedder=words), words)(Query("museum Madrid"))
     query = words.embed(["museum Madrid"], kind="query")[0]
     cosines = {id: float(words.embed([text], kind="passage")[0] @ query) for id, text in TEXTS.items()}
-    assert ids(found) == sorted(cosines, key=lambda id: -cosines[id])
-    assert [hit.score for hit in found.hits] == pytest.approx(sorted(cosines.values(), reverse=True), abs=1e-6)
-    assert found.source == "dense"
-    assert found.hits[0].node.text == TEXTS["prado"]
+    assert ids(ranking) == sorted(cosines, key=lambda id: -cosines[id])
+    assert [hit.score for hit in ranking.hits] == pytest.approx(sorted(cosines.values(), reverse=True), abs=1e-6)
+    assert ranking.source == "dense"
+    assert ranking.hits[0].node.text == TEXTS["prado"]
 
 
 @pytest.mark.slow

@@ -143,8 +143,8 @@ def _leaves(field: Field) -> st.SearchStrategy[Condition]:
         value = st.sampled_from(["a.txt", "c.PDF", "pdf", "", "2023-11-14T22:13:20Z", "2021"])
         value = st.sampled_from([0, 1, 4096, 5000]) if field.kind == "int" else value
     bounds = st.dictionaries(st.sampled_from(["at_least", "at_most", "above", "below"]), value, min_size=1, max_size=2)
-    several = st.lists(value, max_size=3).map(lambda found: AnyOf(field.name, tuple(found)))
-    return several | bounds.map(lambda found: Between(field.name, **found))
+    several = st.lists(value, max_size=3).map(lambda result: AnyOf(field.name, tuple(result)))
+    return several | bounds.map(lambda result: Between(field.name, **result))
 
 
 filters: st.SearchStrategy[Condition] = st.recursive(
@@ -434,7 +434,10 @@ def test_a_value_that_no_filter_could_compare_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_chain_of_many_conditions_stays_one_level_deep() -> None:
-    some = [where(number=number) for number in range(2000)]
-    assert reduce(or_, some).accepts({"number": (1999,)})
-    assert not reduce(and_, some).accepts({"number": (1999,)})
-    assert (some[0] & some[1] | some[2] & some[3]).filters == (And((some[0], some[1])), And((some[2], some[3])))
+    values = [where(number=number) for number in range(2000)]
+    assert reduce(or_, values).accepts({"number": (1999,)})
+    assert not reduce(and_, values).accepts({"number": (1999,)})
+    assert (values[0] & values[1] | values[2] & values[3]).filters == (
+        And((values[0], values[1])),
+        And((values[2], values[3])),
+    )

@@ -123,13 +123,15 @@ def test_similar_nodes_are_linked_by_the_cosine_of_their_vectors(corpus: Corpus)
     np.fill_diagonal(cosines, -1)
     expected = {}
     for row in range(len(texts)):
-        for other in np.argsort(-cosines[row], kind="stable")[:2].tolist():
-            if cosines[row, other] > 0:
-                expected[texts[row], texts[other]] = expected[texts[other], texts[row]] = cosines[row, other]
+        for other_value in np.argsort(-cosines[row], kind="stable")[:2].tolist():
+            if cosines[row, other_value] > 0:
+                expected[texts[row], texts[other_value]] = expected[texts[other_value], texts[row]] = cosines[
+                    row, other_value
+                ]
     assert found(corpus, Similar(neighbours=2)) == pytest.approx(expected, abs=1e-6)
-    least = np.mean(sorted(set(expected.values()))[1:3])
-    assert found(corpus, Similar(neighbours=2, at_least=float(least))) == pytest.approx(
-        {pair: cosine for pair, cosine in expected.items() if cosine >= least}, abs=1e-6
+    mean = np.mean(sorted(set(expected.values()))[1:3])
+    assert found(corpus, Similar(neighbours=2, at_least=float(mean))) == pytest.approx(
+        {pair: cosine for pair, cosine in expected.items() if cosine >= mean}, abs=1e-6
     )
 
 
@@ -144,7 +146,7 @@ def test_every_link_goes_both_ways_with_one_weight(corpus: Corpus) -> None:
     for edges in ((Similar(1),), (SharedEntities(neighbours=1),), (Belonging("section", neighbours=1),), (InOrder(),)):
         links = found(corpus, *edges)
         assert links
-        assert links == {(other, one): weight for (one, other), weight in links.items()}
+        assert links == {(other_value, item): weight for (item, other_value), weight in links.items()}
 
 
 # --------------------------------------------------------------------------------------------------------- the parts
@@ -176,7 +178,7 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
     assert len(weights) == len(pairs.first)
     for row in range(len(vectors)):
         best = sorted(cosines[row][cosines[row] > 1e-9].tolist(), reverse=True)[:neighbours]
-        mine = sorted((w for (one, _), w in weights.items() if one == row), reverse=True)
+        mine = sorted((w for (item, _), w in weights.items() if item == row), reverse=True)
         assert mine == pytest.approx(best, abs=1e-6)
 
 
@@ -195,16 +197,16 @@ def test_neighbours_that_are_followed_are_those_that_are_found_anew(
 ) -> None:
     """Vectors of few different numbers: many cosines are equal, and equal ones go by key."""
 
-    def placed(which: list[int]) -> PlacedVectors:
-        return PlacedVectors(np.array(which, dtype=np.int64) * 7, [vectors], np.array(which, dtype=np.int64))
+    def placed(numbers: list[int]) -> PlacedVectors:
+        return PlacedVectors(np.array(numbers, dtype=np.int64) * 7, [vectors], np.array(numbers, dtype=np.int64))
 
     first = placed(list(range(max(1, len(vectors) - born))))
-    then = placed([at for at in range(len(vectors)) if at not in gone] or [0])
-    before = nearest(first, first.keys, neighbours + spare)
+    then = placed([index for index in range(len(vectors)) if index not in gone] or [0])
+    previous_neighbours = nearest(first, first.keys, neighbours + spare)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(links, "ROWS", block)
         patch.setattr(links, "COLUMNS", block + 1)
-        followed = nearest(then, then.keys, neighbours, before)
+        followed = nearest(then, then.keys, neighbours, previous_neighbours)
     anew = nearest(then, then.keys, neighbours)
     for name in ("keys", "near", "cosines"):
         assert getattr(followed, name).tobytes() == getattr(anew, name).tobytes(), name
@@ -213,7 +215,7 @@ def test_neighbours_that_are_followed_are_those_that_are_found_anew(
 def _interleaved(count: int) -> np.ndarray[Any, Any]:
     """Rows of two segments put one below the other, in the order of the vectors."""
     even = (count + 1) // 2
-    return np.array([at // 2 if at % 2 == 0 else even + at // 2 for at in range(count)], dtype=np.int64)
+    return np.array([index // 2 if index % 2 == 0 else even + index // 2 for index in range(count)], dtype=np.int64)
 
 
 @pytest.mark.slow
@@ -221,17 +223,19 @@ def _interleaved(count: int) -> np.ndarray[Any, Any]:
 @given(sets=st.lists(st.frozensets(st.integers(0, 6), max_size=4), min_size=1, max_size=12), most=st.integers(1, 6))
 def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int) -> None:
     nodes = np.array([node for node, labels in enumerate(sets) for _ in labels], dtype=np.int64)
-    labels = np.array([label for found in sets for label in sorted(found)], dtype=np.int64)
+    labels = np.array([label for number in sets for label in sorted(number)], dtype=np.int64)
     pairs = link_sharing_nodes(Having(nodes, labels), len(sets), 99, most)
     got = dict(zip(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True), pairs.weight.tolist(), strict=True))
-    spread = {label: sum(label in found for found in sets) for label in range(7)}
-    kept = [{label for label in found if spread[label] <= most} for found in sets]
+    spread = {label: sum(label in number for number in sets) for label in range(7)}
+    kept_labels = [{label for label in number if spread[label] <= most} for number in sets]
     square = {label: math.log1p((len(sets) - n + 0.5) / (n + 0.5)) ** 2 for label, n in spread.items()}
     expected = {}
-    for one, other in combinations(range(len(sets)), 2):
-        if both_have := kept[one] & kept[other]:
-            lengths = [math.sqrt(sum(square[label] for label in kept[node])) for node in (one, other)]
-            expected[one, other] = expected[other, one] = sum(map(square.__getitem__, both_have)) / math.prod(lengths)
+    for item, other_value in combinations(range(len(sets)), 2):
+        if both_have := kept_labels[item] & kept_labels[other_value]:
+            lengths = [math.sqrt(sum(square[label] for label in kept_labels[node])) for node in (item, other_value)]
+            expected[item, other_value] = expected[other_value, item] = sum(
+                map(square.__getitem__, both_have)
+            ) / math.prod(lengths)
     assert got == pytest.approx(expected, abs=1e-6)
 
 
@@ -250,19 +254,19 @@ def test_links_are_symmetric_and_those_of_hidden_nodes_are_gone(
     )
     links = Links.from_pairs(np.arange(6) * 10, [given_pairs])
     expected: dict[tuple[int, int], float] = {}
-    for one, other, weight in pairs:
-        if one != other:
-            for pair in ((one, other), (other, one)):
+    for item, other_value, weight in pairs:
+        if item != other_value:
+            for pair in ((item, other_value), (other_value, item)):
                 expected[pair] = max(weight, expected.get(pair, 0.0))
     assert _by_pair(links) == expected
     mask = np.array(allowed)
-    within = links.restrict_to(mask)
-    assert _by_pair(within) == {pair: w for pair, w in expected.items() if mask[pair[0]] and mask[pair[1]]}
+    inner = links.restrict_to(mask)
+    assert _by_pair(inner) == {pair: w for pair, w in expected.items() if mask[pair[0]] and mask[pair[1]]}
     front = np.array([4, 1])
-    which, targets, weights = within.of_nodes(front)
-    assert {(int(front[at]), int(to)): w for at, to, w in zip(which, targets, weights.tolist(), strict=True)} == {
-        pair: w for pair, w in _by_pair(within).items() if pair[0] in (1, 4)
-    }
+    choice, targets, weights = inner.of_nodes(front)
+    assert {
+        (int(front[position]), int(to)): w for position, to, w in zip(choice, targets, weights.tolist(), strict=True)
+    } == {pair: w for pair, w in _by_pair(inner).items() if pair[0] in (1, 4)}
 
 
 def _by_pair(links: Links) -> dict[tuple[int, int], float]:
@@ -341,13 +345,13 @@ def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
                 file.writestr(f"{name}.npy", headed(HEADERS[damage]))
     elif damage in ODD:
         with np.load(path) as parts:
-            found = dict(parts)
+            result = dict(parts)
         name, change = ODD[damage]
-        np.savez(path, **{**found, name: change(found[name])})
+        np.savez(path, **{**result, name: change(result[name])})
     elif damage == "compressed":
         with np.load(path) as parts:
-            found = {name: np.tile(parts[name], 9) for name in parts}
-        np.savez_compressed(path, **found)
+            result = {name: np.tile(parts[name], 9) for name in parts}
+        np.savez_compressed(path, **result)
     elif damage == "other sizes":
         with np.load(path) as parts:
             np.savez(path, **{name: parts[name][:-1] for name in parts})
@@ -369,19 +373,19 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
     compared: list[int] = []
     exactly = links._exact_cosines
 
-    def counting(mine: Any, which: Any, theirs: Any, other: Any) -> Any:
+    def counting(mine: Any, choice: Any, theirs: Any, other_value: Any) -> Any:
         compared.append(len(mine) * len(theirs))
-        return exactly(mine, which, theirs, other)
+        return exactly(mine, choice, theirs, other_value)
 
     with corpus.writer() as writer:
         writer.remove("7.txt")
     monkeypatch.setattr(links, "_exact_cosines", counting)
-    followed, some = content(corpus), sum(compared)
+    followed, total = content(corpus), sum(compared)
     for path in files(corpus):
         path.unlink()
     compared.clear()
     assert content(corpus) == followed
-    assert 0 < some < sum(compared) / 2
+    assert 0 < total < sum(compared) / 2
 
 
 @pytest.mark.slow

@@ -53,8 +53,8 @@ def documents(ranking: Ranking) -> list[str]:
 def test_a_chain_is_followed_as_far_as_there_are_hops(corpus: Corpus) -> None:
     seeds = BM25(corpus.group("chunk"))
     assert documents(seeds(Query("bridge"))) == ["a"]
-    for hops, found in ((1, ["a", "b"]), (2, ["a", "b", "c"]), (5, ["a", "b", "c"])):
-        assert documents((seeds >> Hops(entities(corpus), hops=hops))(Query("bridge"))) == found
+    for hops, texts in ((1, ["a", "b"]), (2, ["a", "b", "c"]), (5, ["a", "b", "c"])):
+        assert documents((seeds >> Hops(entities(corpus), hops=hops))(Query("bridge"))) == texts
 
 
 def test_scores_fall_with_every_link_by_its_weight(corpus: Corpus) -> None:
@@ -63,21 +63,21 @@ def test_scores_fall_with_every_link_by_its_weight(corpus: Corpus) -> None:
     seed = BM25(corpus.group("chunk"))(Query("bridge"))
     for score in (8.0, -8.0):
         hits = tuple(hit.but(score=score) for hit in seed.hits)
-        found = Hops(graph, hops=2, decay=0.5)(seed.but(hits=hits))
+        ranking = Hops(graph, hops=2, decay=0.5)(seed.but(hits=hits))
         first = score - (1 - 0.5 * weight) * abs(score)
         second = first - (1 - 0.5 * weight) * abs(first)
-        assert [hit.score for hit in found.hits] == pytest.approx([score, first, second], rel=1e-6)
+        assert [hit.score for hit in ranking.hits] == pytest.approx([score, first, second], rel=1e-6)
 
 
 def test_a_hit_that_is_reached_too_keeps_what_is_better(corpus: Corpus) -> None:
     seed = BM25(corpus.group("chunk"))(Query("bridge"))
     nodes = {node.document: node for node in corpus.snapshot().all_nodes("chunk")}
     hits = (Hit(nodes["a"], 1.0, (("bm25", 1.0),)), Hit(nodes["b"], 0.9), Hit(nodes["c"], 0.01))
-    found = Hops(entities(corpus), decay=1.0)(seed.but(hits=hits))
-    assert found.hits[0] == hits[0]
-    assert found.hits[0].parts == hits[0].parts
-    assert found.hits[1].score == 0.9
-    assert found.hits[2].score > 0.01
+    ranking = Hops(entities(corpus), decay=1.0)(seed.but(hits=hits))
+    assert ranking.hits[0] == hits[0]
+    assert ranking.hits[0].parts == hits[0].parts
+    assert ranking.hits[1].score == 0.9
+    assert ranking.hits[2].score > 0.01
     assert len(Hops(entities(corpus), top_k=2)(seed.but(hits=hits))) == 2
 
 
@@ -99,9 +99,9 @@ def test_with_an_embedder_all_are_scored_by_the_query(corpus: Corpus) -> None:
 
 def test_the_walk_prefers_what_is_linked_to_the_hits(corpus: Corpus) -> None:
     flow = BM25(corpus.group("chunk")) >> PersonalisedPageRank(entities(corpus))
-    found = flow(Query("bridge"))
-    assert set(documents(found)) == {"a", "b", "c"}
-    scores = {hit.node.document: hit.score for hit in found.hits}
+    ranking = flow(Query("bridge"))
+    assert set(documents(ranking)) == {"a", "b", "c"}
+    scores = {hit.node.document: hit.score for hit in ranking.hits}
     assert scores["b"] > scores["c"]
     assert sum(scores.values()) == pytest.approx(1)
     alone = flow.but(steps=(flow.inner()[0][1], PersonalisedPageRank(entities(corpus), damping=0.0)))(Query("bridge"))
@@ -112,8 +112,8 @@ def test_hits_of_no_score_count_alike(corpus: Corpus) -> None:
     seed = BM25(corpus.group("chunk"))(Query("bridge"))
     nodes = {node.document: node for node in corpus.snapshot().all_nodes("chunk")}
     hits = (Hit(nodes["a"], -1.0), Hit(nodes["d"], -5.0))
-    found = PersonalisedPageRank(entities(corpus), damping=0.0)(seed.but(hits=hits))
-    assert [hit.score for hit in found.hits] == [0.5, 0.5]
+    ranking = PersonalisedPageRank(entities(corpus), damping=0.0)(seed.but(hits=hits))
+    assert [hit.score for hit in ranking.hits] == [0.5, 0.5]
     assert PersonalisedPageRank(entities(corpus))(seed.but(hits=())).hits == ()
 
 
@@ -128,12 +128,12 @@ def test_pagerank_solves_its_equation(
     pairs: list[tuple[int, int, float]], restart: list[float], damping: float
 ) -> None:
     columns = [list(column) for column in zip(*pairs, strict=True)] or [[], [], []]
-    one, other, weight = (
+    array, other_array, weight = (
         np.array(columns[0], np.int64),
         np.array(columns[1], np.int64),
         np.array(columns[2], np.float32),
     )
-    links = Links.from_pairs(np.arange(7), [NodePairs(one, other, weight)])
+    links = Links.from_pairs(np.arange(7), [NodePairs(array, other_array, weight)])
     shares = np.array(restart) / sum(restart)
     steps = np.zeros((7, 7))
     steps[links.sources, links.targets] = links.weights
@@ -166,16 +166,16 @@ def test_what_may_not_be_read_is_neither_found_nor_passed_through(tmp_path: Path
 
 @pytest.mark.slow
 def test_what_may_not_be_read_changes_no_probability(tmp_path: Path) -> None:
-    found = []
+    results = []
     for name, text in (("plain", "bridge|river|city"), ("more", "bridge|river|city|treasure")):
         corpus = stored(tmp_path / f"{name}.spolia", {"a": text}, CHAIN, secret={"a:chunk:4": ("ann",)})
         graph = NodeGraph(corpus.group("chunk"), (InOrder(weight=0.5), Belonging("document")))
         flow = BM25(corpus.group("chunk")) >> PersonalisedPageRank(graph)
-        found.append([(hit.node.id, hit.score) for hit in flow(Query("bridge")).hits])
+        results.append([(hit.node.id, hit.score) for hit in flow(Query("bridge")).hits])
         with Run(principal="ann"):
             assert len(flow(Query("bridge"))) == text.count("|") + 1
-    assert found[0] == found[1]
-    assert len(found[0]) == 3
+    assert results[0] == results[1]
+    assert len(results[0]) == 3
 
 
 @pytest.mark.slow
@@ -195,8 +195,8 @@ def test_what_the_filters_do_not_accept_is_neither_found_nor_passed_through(tmp_
 
 def test_links_of_meaning_lead_on_too(corpus: Corpus) -> None:
     graph = NodeGraph(corpus.group("chunk"), (Similar(neighbours=1),))
-    found = (BM25(corpus.group("chunk")) >> Hops(graph, hops=3))(Query("bridge"))
-    assert len(found) > 1
+    ranking = (BM25(corpus.group("chunk")) >> Hops(graph, hops=3))(Query("bridge"))
+    assert len(ranking) > 1
 
 
 def test_bad_wiring_and_foreign_hits_are_refused(corpus: Corpus) -> None:

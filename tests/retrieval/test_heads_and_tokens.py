@@ -54,18 +54,18 @@ DRAWN = {"a": "1 0 0 1", "b": "1 0 1 0", "c": "0 1 1 0"}
 """Two heads of two numbers. The first sees a and b alike, the second b and c."""
 
 
-def scores(found: Ranking) -> dict[str, float]:
-    return {hit.node.id: hit.score for hit in found.hits}
+def scores(ranking: Ranking) -> dict[str, float]:
+    return {hit.node.id: hit.score for hit in ranking.hits}
 
 
-def ids(found: Ranking) -> list[str]:
-    return [node.id for node in found.nodes]
+def ids(ranking: Ranking) -> list[str]:
+    return [node.id for node in ranking.nodes]
 
 
 @pytest.mark.slow
 def test_goldens_of_the_votes(stored: Stored) -> None:
     group = stored(DRAWN, embedder=Drawn())
-    asked = Query("1 0 0 1")  # head 1: a, b, c; head 2: a, b, c (b and c have the cosine 0, in the order of keys)
+    query = Query("1 0 0 1")  # head 1: a, b, c; head 2: a, b, c (b and c have the cosine 0, in the order of keys)
     strength = 1 / 2**0.5 * 2 / 3  # each part is 1/√2 long; two of three pairs are 1 apart, in both heads
     expected = {
         "strength": {"a": 2 * strength, "b": strength, "c": strength / 2},
@@ -74,8 +74,8 @@ def test_goldens_of_the_votes(stored: Stored) -> None:
         "rank": {"a": 2 / 61, "b": 2 / 62, "c": 2 / 63},
     }
     for votes, golden in expected.items():
-        found = MultiHead(group, Drawn(), 2, votes)(asked)  # type: ignore[arg-type]
-        assert scores(found) == pytest.approx(golden, rel=1e-5), votes
+        ranking = MultiHead(group, Drawn(), 2, votes)(query)  # type: ignore[arg-type]
+        assert scores(ranking) == pytest.approx(golden, rel=1e-5), votes
 
 
 def test_a_node_with_one_of_two_aspects_is_voted_for_by_that_head(stored: Stored) -> None:
@@ -87,7 +87,7 @@ def test_a_node_with_one_of_two_aspects_is_voted_for_by_that_head(stored: Stored
 def test_one_head_is_the_whole_vector(stored: Stored) -> None:
     from spolia.retrieval.dense import Dense
 
-    texts = {f"n{at}": f"stones and {word}" for at, word in enumerate(["sea", "road", "wall", "hill", "stones"])}
+    texts = {f"n{index}": f"stones and {word}" for index, word in enumerate(["sea", "road", "wall", "hill", "stones"])}
     group = stored(texts, embedder=HashingEmbedder())
     query = Query("stones on the road")
     assert ids(MultiHead(group, HashingEmbedder(), 1, top_k=5)(query)) == ids(Dense(group, HashingEmbedder(), 5)(query))
@@ -95,23 +95,23 @@ def test_one_head_is_the_whole_vector(stored: Stored) -> None:
 
 def test_heads_are_those_of_the_loops(stored: Stored) -> None:
     words = ["sea", "road", "wall", "hill", "stone", "red", "old", "wet"]
-    texts = {f"n{at}": f"{word} {words[at - 3]} {words[at - 1]}" for at, word in enumerate(words)}
+    texts = {f"n{index}": f"{word} {words[index - 3]} {words[index - 1]}" for index, word in enumerate(words)}
     group, embedder, heads = stored(texts, embedder=HashingEmbedder()), HashingEmbedder(), 8
     vectors = {id: embedder.embed([text], kind="passage")[0].reshape(heads, -1) for id, text in texts.items()}
-    asked = embedder.embed(["red sea"], kind="query")[0].reshape(heads, -1)
+    request = embedder.embed(["red sea"], kind="query")[0].reshape(heads, -1)
 
-    def cosine(one: Any, other: Any) -> float:
-        lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
-        return round(float(one @ other) / lengths, 6) if lengths else 0.0
+    def cosine(item: Any, other_value: Any) -> float:
+        lengths = float(np.linalg.norm(item) * np.linalg.norm(other_value))
+        return round(float(item @ other_value) / lengths, 6) if lengths else 0.0
 
     expected = dict.fromkeys(texts, 0.0)
     for head in range(heads):
-        order = sorted(texts, key=lambda id: (-cosine(vectors[id][head], asked[head]), list(texts).index(id)))
+        order = sorted(texts, key=lambda id: (-cosine(vectors[id][head], request[head]), list(texts).index(id)))
         for rank, id in enumerate(order[:4]):
             expected[id] += 2.0**-rank
-    found = scores(MultiHead(group, embedder, heads, "decay", top_k=4)(Query("red sea")))
+    found_scores = scores(MultiHead(group, embedder, heads, "decay", top_k=4)(Query("red sea")))
     best = sorted(expected.values(), reverse=True)[:4]
-    assert sorted(found.values(), reverse=True) == pytest.approx(best)
+    assert sorted(found_scores.values(), reverse=True) == pytest.approx(best)
 
 
 def test_heads_that_do_not_fit_and_other_embedders_are_refused(stored: Stored) -> None:
@@ -146,12 +146,12 @@ TEXTS = {"tower": "The Eiffel Tower in Paris", "louvre": "The Louvre in Paris", 
 @pytest.mark.slow
 def test_each_token_of_the_query_finds_its_nearest(stored: Stored) -> None:
     group = stored(TEXTS)
-    found = LateInteraction(group, HashingTokens(256))(Query("Louvre Paris"))
-    assert ids(found)[:2] == ["louvre", "tower"]
-    assert found.hits[0].score == pytest.approx(2.0)
-    assert found.source == "tokens"
+    ranking = LateInteraction(group, HashingTokens(256))(Query("Louvre Paris"))
+    assert ids(ranking)[:2] == ["louvre", "tower"]
+    assert ranking.hits[0].score == pytest.approx(2.0)
+    assert ranking.source == "tokens"
     reranked = (BM25(group) >> ColBERT(HashingTokens(256)))(Query("Louvre Paris"))
-    assert scores(reranked) == {id: score for id, score in scores(found).items() if id in scores(reranked)}
+    assert scores(reranked) == {id: score for id, score in scores(ranking).items() if id in scores(reranked)}
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ def test_no_text_is_embedded_twice_also_not_for_another_generation(tmp_path: Pat
     log = tmp_path / "log"
     group = store(tmp_path / "a.spolia", TEXTS)
     op = LateInteraction(group, Noted(log=str(log)))
-    before = op(Query("Paris"))
+    previous_ranking = op(Query("Paris"))
     assert passages(log) == sorted(TEXTS.values())
     group.snapshot().derived.clear()  # as another process finds it
-    assert op(Query("Paris")).hits == before.hits
+    assert op(Query("Paris")).hits == previous_ranking.hits
     with group.corpus.writer() as writer:
         writer.remove("prado.txt")
     assert set(ids(op(Query("Paris")))) == {"tower", "louvre"}

@@ -13,7 +13,7 @@ import pytest
 from spolia.core.combinators.branch import Branch
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.core.run_context import called_late
+from spolia.core.run_context import call_late
 from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
 from spolia.evaluation.measures.measure import Case
 from spolia.journal import Runs
@@ -47,11 +47,11 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     plain = Snapshot._readable
 
-    def counted(self: Snapshot, keys: Sequence[int], who: Asker) -> list[tuple[int, Node]]:
+    def count_calls(self: Snapshot, keys: Sequence[int], principals: Asker) -> list[tuple[int, Node]]:
         counts.append(len(keys))
-        return plain(self, keys, who)
+        return plain(self, keys, principals)
 
-    monkeypatch.setattr(Snapshot, "_readable", counted)
+    monkeypatch.setattr(Snapshot, "_readable", count_calls)
     return counts
 
 
@@ -59,21 +59,21 @@ def arms(group: NodeGroup) -> Branch[Query, Ranking]:
     return Branch(BM25(group, 30), Dense(group, Words(), 30))
 
 
-def late_ranking(group: NodeGroup, asked: Query = ASKED) -> Ranking:
+def late_ranking(group: NodeGroup, query: Query = ASKED) -> Ranking:
     search = BM25(group, 30)
-    found = called_late(search, asked, search.late())
-    assert found.late is not None
-    return found
+    result = call_late(search, query, search.late_searches())
+    assert result.late_hits is not None
+    return result
 
 
 def test_equal_scores_that_come_in_another_order_than_their_ids_go_by_id(tmp_path: Path) -> None:
     backwards = store(tmp_path / "b.spolia", dict(reversed(TEXTS.items())))
     for top_k in (1, 2, 9, 30):
         search = BM25(backwards, top_k)
-        found = called_late(search, ASKED, search.late())
-        assert found.late is not None
-        assert found.hits == search(ASKED).hits
-    assert len({hit.score for hit in found.hits}) < len(found.hits)
+        ranking = call_late(search, ASKED, search.late_searches())
+        assert ranking.late_hits is not None
+        assert ranking.hits == search(ASKED).hits
+    assert len({hit.score for hit in ranking.hits}) < len(ranking.hits)
 
 
 FUSIONS: list[Operator[Sequence[Ranking], Ranking]] = [
@@ -91,8 +91,8 @@ def test_a_chain_gives_what_its_steps_give_one_by_one(
     for principals in ([], ANN):
         with Run(groups=principals):
             for text in ("the museum in town 3", "a tower", "town", "harbour 5", "nothing of it"):
-                searches, asked = arms(group), Query(text)
-                plain, chained = fuse(searches(asked)), (searches >> fuse)(asked)
+                searches, query = arms(group), Query(text)
+                plain, chained = fuse(searches(query)), (searches >> fuse)(query)
                 assert chained == plain
                 assert [hit.parts for hit in chained.hits] == [hit.parts for hit in plain.hits]
                 assert chained.digest == plain.digest
@@ -116,11 +116,11 @@ def test_a_chain_inside_an_arm_may_be_late_too(group: NodeGroup, fetched: list[i
 
 
 def test_a_step_of_yours_gets_hits_wherever_it_stands(group: NodeGroup) -> None:
-    seen: list[bool] = []
+    results: list[bool] = []
 
     @step
     def best(ranking: Ranking) -> Ranking:
-        seen.append("hits" in vars(ranking))
+        results.append("hits" in vars(ranking))
         return ranking.cut(2)
 
     @dataclass(frozen=True)
@@ -128,27 +128,27 @@ def test_a_step_of_yours_gets_hits_wherever_it_stands(group: NodeGroup) -> None:
         def hits(
             self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
         ) -> tuple[Hit, ...] | LateHits:
-            found = super().hits(query, snapshot, who, wanted)
-            assert isinstance(found, tuple)
-            return found[:2]
+            new_hits = super().hits(query, snapshot, who, wanted)
+            assert isinstance(new_hits, tuple)
+            return new_hits[:2]
 
     flow = Branch(BM25(group, 30) >> best, Mine(group, 30)) >> ReciprocalRankFusion()
     assert len(flow(ASKED)) == 2
-    assert seen == [True]
+    assert results == [True]
 
 
 def test_a_run_that_keeps_what_steps_give_keeps_hits(group: NodeGroup, tmp_path: Path) -> None:
     flow = arms(group) >> ReciprocalRankFusion(top_k=2)
     with Runs(tmp_path / "runs.db") as runs:
         with Run(journal=runs.journal) as run:
-            found = flow(ASKED)
+            result = flow(ASKED)
         assert runs.journal.flush()
         spans = [span for span in runs.journal.spans(run.id) if span.step in ("BM25", "Dense")]
     assert len(spans) == 2
     assert all(
         span.result.count('["d') == len(searched) for span, searched in zip(spans, arms(group)(ASKED), strict=True)
     )
-    assert found == flow(ASKED)
+    assert result == flow(ASKED)
 
 
 def test_a_lane_keeps_late_hits_and_an_experiment_writes_them_without_fetching_them_twice(
@@ -159,7 +159,7 @@ def test_a_lane_keeps_late_hits_and_an_experiment_writes_them_without_fetching_t
         for _ in range(2):
             with run.lane() as lane:
                 result = flow(ASKED)
-            assert all(ranking.late is not None for ranking in lane.retrievals)
+            assert all(ranking.late_hits is not None for ranking in lane.retrievals)
             fetched.clear()
             keep(store, Case(item, result, retrievals=tuple(lane.retrievals)))
         assert not fetched
@@ -167,7 +167,7 @@ def test_a_lane_keeps_late_hits_and_an_experiment_writes_them_without_fetching_t
             case = store.case(row, item)
             assert case.result == result
             # in the order in which they ended
-            assert sorted(case.retrievals, key=lambda one: one.source) == list(arms(group)(ASKED))
+            assert sorted(case.retrievals, key=lambda entry: entry.source) == list(arms(group)(ASKED))
 
 
 def keep(store: ScoreStore, case: Case) -> None:
@@ -191,14 +191,14 @@ def test_a_late_ranking_is_as_good_as_another(group: NodeGroup) -> None:
 
 
 def test_a_late_ranking_that_was_read_lets_go_of_its_snapshot(group: NodeGroup) -> None:
-    found = late_ranking(group)
-    assert found.hits
-    assert vars(found).keys() == {"query", "hits", "source", "merged"}
+    ranking = late_ranking(group)
+    assert ranking.hits
+    assert vars(ranking).keys() == {"query", "hits", "source", "merged"}
 
 
 def test_the_text_is_of_the_generation_that_was_asked(tmp_path: Path) -> None:
     group = store(tmp_path / "a.spolia", {"d": "the old text", "e": "another text"})
-    found = late_ranking(group, Query("text"))
+    ranking = late_ranking(group, Query("text"))
     for number in range(4):
         with group.corpus.writer() as writer:
             (document, *_) = writer.documents()
@@ -206,22 +206,22 @@ def test_the_text_is_of_the_generation_that_was_asked(tmp_path: Path) -> None:
             text = f"the new text {number}"
             new = document.but(id=f"n{number}", text=text)
             writer.put_document(new, [Node(f"n{number}", text, new.id, uri=new.uri)], source.but(document=new.id))
-    assert sorted(hit.node.text for hit in found.hits) == ["another text", "the old text"]
+    assert sorted(hit.node.text for hit in ranking.hits) == ["another text", "the old text"]
 
 
 def test_who_lost_the_right_to_read_since_gets_no_text(tmp_path: Path) -> None:
     group = store(tmp_path / "a.spolia", {"d": "an open text", "e": "another text"})
     with Run():
         group.snapshot()
-        found = late_ranking(group, Query("text"))
+        ranking = late_ranking(group, Query("text"))
         with group.corpus.writer() as writer:
             document = next(document for document in writer.documents() if document.id == "d")
             writer.set_readers(document, ["ann"])
-        with ScoreStore() as kept:
-            keep(kept, Case(Item("q", "text"), Ranking(Query("text"), ()), retrievals=(found,)))
-            case = kept.case(kept.columns(ANSWER)[0], Item("q", "text"))
+        with ScoreStore() as score_store:
+            keep(score_store, Case(Item("q", "text"), Ranking(Query("text"), ()), retrievals=(ranking,)))
+            case = score_store.case(score_store.columns(ANSWER)[0], Item("q", "text"))
         assert [hit.node.id for hit in case.retrievals[0].hits] == ["e"]
-        assert [hit.node.id for hit in found.hits] == ["e"]
+        assert [hit.node.id for hit in ranking.hits] == ["e"]
         searches = Branch(BM25(group), BM25(group, source="again"))
         weights = (("bm25", 0.5), ("again", 0.5))
         for fuse in (

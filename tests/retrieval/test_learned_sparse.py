@@ -55,19 +55,19 @@ def group(tmp_path: Path) -> NodeGroup:
     folder.mkdir()
     (folder / "a.txt").write_text("Stones upon stones. Roads between towns.")
     (folder / "b.txt").write_text("Stones in a wall.")
-    found = corpus.group(
+    new_group = corpus.group(
         "both", Definition(Sentences(), embeddings=(Embedding(Counting()), Embedding(HashingEmbedder())))
     )
-    sync(folder, corpus, groups=[found])
-    return found
+    sync(folder, corpus, groups=[new_group])
+    return new_group
 
 
 @pytest.mark.slow
 def test_products_of_weights_order_the_nodes(group: NodeGroup) -> None:
     assert isinstance(Counting(), SparseEmbedder)
-    found = LearnedSparse(group, Counting())(Query("stones"))
-    assert [(hit.node.text, hit.score) for hit in found] == [("Stones upon stones.", 2.0), ("Stones in a wall.", 1.0)]
-    assert LearnedSparse(group, Counting(), top_k=1)(Query("stones")).nodes == found.nodes[:1]
+    ranking = LearnedSparse(group, Counting())(Query("stones"))
+    assert [(hit.node.text, hit.score) for hit in ranking] == [("Stones upon stones.", 2.0), ("Stones in a wall.", 1.0)]
+    assert LearnedSparse(group, Counting(), top_k=1)(Query("stones")).nodes == ranking.nodes[:1]
     assert LearnedSparse(group, Counting())(Query("nothing")).hits == ()
     assert group.corpus.snapshot().check() == []
 

@@ -74,9 +74,9 @@ def test_only_what_may_be_read_is_found(stored: Stored) -> None:
     phrase=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join),
 )
 def test_it_finds_what_comparing_every_text_finds(stored: Stored, texts: list[str], phrase: str) -> None:
-    named = {f"n{number}": f"{text} ." for number, text in enumerate(texts)}
-    expected = [id for id, text in named.items() if f" {phrase} " in f" {text} "]
-    assert found(Phrase(stored(named), top_k=50), phrase) == sorted(expected)
+    named_texts = {f"n{number}": f"{text} ." for number, text in enumerate(texts)}
+    expected = [id for id, text in named_texts.items() if f" {phrase} " in f" {text} "]
+    assert found(Phrase(stored(named_texts), top_k=50), phrase) == sorted(expected)
 
 
 @check_each(

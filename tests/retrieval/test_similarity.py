@@ -66,8 +66,8 @@ def distances(query: Any, vectors: Any) -> Any:
     return np.linalg.norm(vectors - query, axis=1)
 
 
-def scored(found: Ranking) -> list[tuple[str, float]]:
-    return [(hit.node.id, round(hit.score, 5)) for hit in found.hits]
+def scored(ranking: Ranking) -> list[tuple[str, float]]:
+    return [(hit.node.id, round(hit.score, 5)) for hit in ranking.hits]
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_texts_one_by_one_and_all_at_once(group: NodeGroup) -> None:
 
 
 def test_a_distance_counts_against(group: NodeGroup) -> None:
-    found = BySimilarity(group, length, source="length")(Query("any"))
-    assert (found.source, scored(found)) == ("length", [("b", -3.0), ("d", -3.0), ("a", -13.0), ("c", -20.0)])
+    ranking = BySimilarity(group, length, source="length")(Query("any"))
+    assert (ranking.source, scored(ranking)) == ("length", [("b", -3.0), ("d", -3.0), ("a", -13.0), ("c", -20.0)])
 
 
 def test_embeddings_one_by_one_and_all_at_once(group: NodeGroup) -> None:
@@ -94,7 +94,7 @@ def test_embeddings_one_by_one_and_all_at_once(group: NodeGroup) -> None:
     expected = scored(Dense(group, EMBEDDER)(query))
     assert scored(BySimilarity(group, cosine, embedder=EMBEDDER)(query)) == expected
     assert scored(BySimilarity(group, cosines, embedder=EMBEDDER)(query)) == expected
-    near, nearest = (BySimilarity(group, one, embedder=EMBEDDER)(query) for one in (distance, distances))
+    near, nearest = (BySimilarity(group, item, embedder=EMBEDDER)(query) for item in (distance, distances))
     assert scored(near) == scored(nearest)
     assert [id for id, _ in scored(near)] == [id for id, _ in expected]
     assert all(hit.score <= 0 for hit in near.hits)
@@ -107,11 +107,11 @@ def test_nodes_are_compared_in_bounded_numbers(group: NodeGroup, monkeypatch: py
     assert [id for id, _ in scored(BySimilarity(group, overlap)(Query("red stone")))] == ["a", "c", "b", "d"]
 
 
-def _returning(value: Callable[[int], Any], **how: Any) -> Similarity:
+def _returning(value: Callable[[int], Any], **options: Any) -> Similarity:
     def odd(query: Any, nodes: Any) -> Any:
-        return value(len(nodes) if how.get("batch") else 1)
+        return value(len(nodes) if options.get("batch") else 1)
 
-    return similarity(**how)(odd)
+    return similarity(**options)(odd)
 
 
 WRONG: dict[str, tuple[Similarity, str]] = {

@@ -32,12 +32,12 @@ THREE = {"d1": "stone stone sea", "d2": "stone road", "d3": "sea"}
 PLAIN = Analyzer(stem="")
 
 
-def scores(found: Ranking) -> dict[str, float]:
-    return {hit.node.id: hit.score for hit in found.hits}
+def scores(ranking: Ranking) -> dict[str, float]:
+    return {hit.node.id: hit.score for hit in ranking.hits}
 
 
-def ids(found: Ranking) -> list[str]:
-    return [node.id for node in found.nodes]
+def ids(ranking: Ranking) -> list[str]:
+    return [node.id for node in ranking.nodes]
 
 
 GOLDENS: Mapping[Variant, Mapping[str, float]] = {
@@ -57,9 +57,9 @@ GOLDENS: Mapping[Variant, Mapping[str, float]] = {
 
 @pytest.mark.parametrize("variant", GOLDENS)
 def test_goldens_of_the_variants(stored: Stored, variant: Variant) -> None:
-    found = BM25Variant(stored(THREE, analyzer=PLAIN), variant)(Query("stone"))
-    assert scores(found) == pytest.approx(GOLDENS[variant], rel=1e-9)
-    assert ids(found) == list(GOLDENS[variant])
+    ranking = BM25Variant(stored(THREE, analyzer=PLAIN), variant)(Query("stone"))
+    assert scores(ranking) == pytest.approx(GOLDENS[variant], rel=1e-9)
+    assert ids(ranking) == list(GOLDENS[variant])
 
 
 def test_parameters_count(stored: Stored) -> None:
@@ -79,12 +79,12 @@ def test_a_word_that_is_asked_twice_counts_twice(stored: Stored) -> None:
 
 def test_goldens_of_tf_idf(stored: Stored) -> None:
     group = stored(THREE, analyzer=PLAIN)
-    both, one = math.log(4 / 3) + 1, math.log(4 / 2) + 1  # held by two of three nodes, by one
-    stone = (1 + math.log(2)) * both
-    d1, d2 = math.hypot(stone, both), math.hypot(both, one)
-    assert scores(TFIDF(group)(Query("stone"))) == pytest.approx({"d1": stone / d1, "d2": both / d2}, rel=1e-9)
+    count, item = math.log(4 / 3) + 1, math.log(4 / 2) + 1  # held by two of three nodes, by one
+    stone = (1 + math.log(2)) * count
+    d1, d2 = math.hypot(stone, count), math.hypot(count, item)
+    assert scores(TFIDF(group)(Query("stone"))) == pytest.approx({"d1": stone / d1, "d2": count / d2}, rel=1e-9)
     assert scores(TFIDF(group)(Query("stone sea unheard"))) == pytest.approx(
-        {"d1": (stone + both) / (d1 * math.sqrt(2)), "d2": both / (d2 * math.sqrt(2)), "d3": 1 / math.sqrt(2)}
+        {"d1": (stone + count) / (d1 * math.sqrt(2)), "d2": count / (d2 * math.sqrt(2)), "d3": 1 / math.sqrt(2)}
     )
     raw = TFIDF(group, sublinear=False)(Query("stone"))
     assert scores(raw)["d1"] == pytest.approx(2 / math.sqrt(5))
@@ -111,8 +111,8 @@ def test_goldens_of_fields_together(tmp_path: Path) -> None:
     idf = math.log(1 + 1.5 / 2.5)  # two of three hold it in some field
     title = 1.25 / (0.25 + 0.75 * 1 / (2 / 3))
     expected = {"a": idf * title / (1.2 + title), "b": idf * 1 / (1.2 + 1)}
-    found = FieldedBM25(group)(Query("stone"))
-    assert scores(found) == pytest.approx(expected, rel=1e-9)
+    ranking = FieldedBM25(group)(Query("stone"))
+    assert scores(ranking) == pytest.approx(expected, rel=1e-9)
     heavy = FieldedBM25(group, (("context", 5.0), ("text", 1.0)), b=(("context", 0.0), ("text", 0.0)))
     assert scores(heavy(Query("stone"))) == pytest.approx({"a": idf * 5 / 6.2, "b": idf / 2.2}, rel=1e-9)
 
@@ -121,9 +121,9 @@ def test_goldens_of_the_best_field(tmp_path: Path) -> None:
     group = fielded(tmp_path / "a.spolia", TITLED)
     idf = math.log(1 + 2.5 / 1.5)  # one of three holds it in the title, one in the text
     expected = {"b": idf / 2.2, "a": 1.25 * idf / (1 + 1.2 * (0.25 + 0.75 * 1.5))}
-    found = FieldedBM25(group, combine="best")(Query("stone"))
-    assert scores(found) == pytest.approx(expected, rel=1e-9)
-    assert ids(found) == ["a", "b"]
+    ranking = FieldedBM25(group, combine="best")(Query("stone"))
+    assert scores(ranking) == pytest.approx(expected, rel=1e-9)
+    assert ids(ranking) == ["a", "b"]
 
 
 def test_a_field_of_weight_0_is_not_looked_at(tmp_path: Path) -> None:
@@ -145,22 +145,26 @@ def test_exact_lengths_give_the_scores_of_lucene(
     texts = {f"d{number}": " ".join(terms) + f" {number}" for number, terms in enumerate(documents)}
     group = store(tmp_path_factory.mktemp("terms") / "a.spolia", texts, PLAIN)
     expected = Lucene([text.split() for text in texts.values()]).scores(query)
-    asked = Query(" ".join(query))
+    asked_query = Query(" ".join(query))
     for op in (BM25Variant(group), FieldedBM25(group), FieldedBM25(group, (("context", 1.0), ("text", 1.0)), "best")):
-        assert scores(op(asked)) == pytest.approx({f"d{number}": score for number, score in expected.items()}, rel=1e-9)
-    assert set(scores(TFIDF(group)(asked))) == set(scores(BM25Variant(group)(asked)))
+        assert scores(op(asked_query)) == pytest.approx(
+            {f"d{number}": score for number, score in expected.items()}, rel=1e-9
+        )
+    assert set(scores(TFIDF(group)(asked_query))) == set(scores(BM25Variant(group)(asked_query)))
 
 
 def rank_bm25(documents: list[list[str]], query: list[str]) -> list[float]:
     """What the package rank_bm25 computes (BM25Okapi with its defaults), in plain words, of every document."""
     k1, b, epsilon, count = 1.5, 0.75, 0.25, len(documents)
     mean = sum(map(len, documents)) / count
-    held = {term: sum(term in document for document in documents) for document in documents for term in document}
-    idf = {term: math.log(count - holding + 0.5) - math.log(holding + 0.5) for term, holding in held.items()}
+    totals_by_term = {
+        term: sum(term in document for document in documents) for document in documents for term in document
+    }
+    idf = {term: math.log(count - holding + 0.5) - math.log(holding + 0.5) for term, holding in totals_by_term.items()}
     floor = epsilon * sum(idf.values()) / len(idf)
     return [
         sum(
-            (found if (found := idf.get(term, 0.0)) >= 0 else floor)
+            (result if (result := idf.get(term, 0.0)) >= 0 else floor)
             * document.count(term)
             * (k1 + 1)
             / (document.count(term) + k1 * (1 - b + b * len(document) / mean))
@@ -180,10 +184,10 @@ def test_okapi_gives_the_scores_of_rank_bm25(
     group = store(
         tmp_path_factory.mktemp("okapi") / "a.spolia", {f"d{n}": " ".join(d) for n, d in enumerate(own)}, PLAIN
     )
-    found = scores(BM25Variant(group, "okapi", k1=1.5)(Query(" ".join(query))))
+    found_scores = scores(BM25Variant(group, "okapi", k1=1.5)(Query(" ".join(query))))
     expected = rank_bm25(own, query)
-    assert set(found) == {f"d{number}" for number, terms in enumerate(own) if set(terms) & set(query)}
-    for id, score in found.items():
+    assert set(found_scores) == {f"d{number}" for number, terms in enumerate(own) if set(terms) & set(query)}
+    for id, score in found_scores.items():
         assert score == pytest.approx(expected[int(id[1:])], rel=1e-9, abs=1e-9)
 
 
@@ -218,11 +222,11 @@ def test_a_filter_changes_no_score_and_hidden_nodes_count_for_nothing(stored: St
     op = EVERY[kind](stored(THREE, analyzer=PLAIN, readers={"d1": ("ann",)}))
     assert ids(op(Query("stone"))) == ["d2"]
     with Run(principal="ann"):
-        every = scores(op(Query("stone")))
-        assert set(every) == {"d1", "d2"}
-        assert scores(op(Query("stone", filter=where(file_name="d1.txt")))) == {"d1": every["d1"]}
+        all_scores = scores(op(Query("stone")))
+        assert set(all_scores) == {"d1", "d2"}
+        assert scores(op(Query("stone", filter=where(file_name="d1.txt")))) == {"d1": all_scores["d1"]}
     visible = EVERY[kind](stored({"d2": THREE["d2"], "d3": THREE["d3"]}, analyzer=PLAIN))
-    assert scores(op(Query("stone"))) == scores(visible(Query("stone"))) != {"d2": every["d2"]}
+    assert scores(op(Query("stone"))) == scores(visible(Query("stone"))) != {"d2": all_scores["d2"]}
     with pytest.raises(FilterError):
         op(Query("stone", filter=where(nowhere=1)))
 
@@ -232,23 +236,23 @@ def test_a_filter_changes_no_score_and_hidden_nodes_count_for_nothing(stored: St
 def test_another_generation_is_counted_anew(tmp_path: Path, kind: str) -> None:
     group = store(tmp_path / "a.spolia", THREE, PLAIN)
     op = EVERY[kind](group)
-    before = scores(op(Query("road")))
+    previous_scores = scores(op(Query("road")))
     with group.corpus.writer() as writer:
         document = Document("d4", "road road road", uri="d4.txt")
         node = Node("d4", document.text, "d4", span=Span(0, len(document.text)), uri=document.uri)
         writer.put_document(document, [node], SourceRow(document.uri, content_hash="d4"))
-    after = scores(op(Query("road")))
-    assert set(after) == {"d2", "d4"}
-    assert after["d2"] != before["d2"]
+    later_scores = scores(op(Query("road")))
+    assert set(later_scores) == {"d2", "d4"}
+    assert later_scores["d2"] != previous_scores["d2"]
     with group.corpus.writer() as writer:
         writer.remove("d4.txt")
-    assert scores(op(Query("road"))) == before
+    assert scores(op(Query("road"))) == previous_scores
 
 
 def test_an_empty_store_finds_nothing(stored: Stored) -> None:
     group = stored({})
-    for made in EVERY.values():
-        assert made(group)(Query("stone")).hits == ()
+    for instance in EVERY.values():
+        assert instance(group)(Query("stone")).hits == ()
 
 
 def test_a_group_that_is_not_there_is_an_error(stored: Stored) -> None:
@@ -262,8 +266,10 @@ def test_counts_are_those_of_the_index(stored: Stored) -> None:
     counts = counts_of(snapshot, group.name, frozenset())
     assert counts is counts_of(snapshot, group.name, frozenset())
     for text in ("stones", "rome", "東京"):
-        held = {int(counts.keys[at]) for term in Analyzer().terms(text) for at in counts.find_term(term)[0]}
-        assert held == {key for key, _ in snapshot.search(group.name, text, 10, frozenset())}
+        content = {
+            int(counts.keys[position]) for term in Analyzer().terms(text) for position in counts.find_term(term)[0]
+        }
+        assert content == {key for key, _ in snapshot.search(group.name, text, 10, frozenset())}
 
 
 def test_counts_of_nothing() -> None:

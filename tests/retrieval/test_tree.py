@@ -79,9 +79,14 @@ def test_a_needle_in_one_branch_is_found_by_comparing_less(corpus: Corpus, embed
     query = Query("What lies under bridges in Oslo?")
     descend = levels(corpus).but(embedder=embedder, width=2)
     assert descend(query).nodes[0].text == NEEDLE
-    above, below = descend.stages(query)
-    assert (above.group, above.compared, above.there, len(above.found)) == ("summary", 12, 12, 2)
-    assert (below.group, below.compared, below.there) == ("chunk", 10, 60)
+    upper_stage, lower_stage = descend.stages(query)
+    assert (upper_stage.group, upper_stage.compared, upper_stage.there, len(upper_stage.found)) == (
+        "summary",
+        12,
+        12,
+        2,
+    )
+    assert (lower_stage.group, lower_stage.compared, lower_stage.there) == ("chunk", 10, 60)
 
 
 def test_the_trace_notes_how_many_were_compared(corpus: Corpus, tmp_path: Path) -> None:
@@ -94,8 +99,8 @@ def test_the_trace_notes_how_many_were_compared(corpus: Corpus, tmp_path: Path) 
 
 
 def test_a_level_on_which_nothing_is_found_narrows_nothing(corpus: Corpus) -> None:
-    found = levels(corpus).but(width=1)(Query("needle"))  # no summary speaks of it
-    assert [node.text for node in found.nodes] == [NEEDLE]
+    ranking = levels(corpus).but(width=1)(Query("needle"))  # no summary speaks of it
+    assert [node.text for node in ranking.nodes] == [NEEDLE]
 
 
 def test_three_levels_and_a_limit(corpus: Corpus) -> None:
@@ -133,12 +138,12 @@ def test_branches_without_anything_that_a_filter_accepts_take_no_room(tmp_path: 
     descend = levels(corpus).but(width=1)
     query = Query("bridges in Oslo")
     assert {node.document for node in descend(query).nodes} == {"bridges"}
-    for found in (
+    for ranking in (
         descend(query.but(filter=where(lang="en"))),
         descend.but(filter=where(lang="en"))(query),
     ):
-        assert found.nodes
-        assert "bridges" not in {node.document for node in found.nodes}
+        assert ranking.nodes
+        assert "bridges" not in {node.document for node in ranking.nodes}
     with Run(filter=where(lang="de")):
         assert {node.document for node in descend(Query("bread in Rome")).nodes} == {"bridges"}
 
@@ -149,8 +154,8 @@ def test_a_filter_on_what_only_leaves_have_counts_their_branches(tmp_path: Path)
     groups = {**TREE, "section": Definition(Sections())}
     corpus = stored(tmp_path / "s.spolia", texts, groups, fields=(Field("kind"),))
     assert BM25(corpus.group("summary"))(Query("stones old", filter=where(kind="x"))).hits == ()
-    found = levels(corpus).but(width=1)(Query("stones old", filter=where(kind="x")))
-    assert [node.text for node in found.nodes] == ["old kind=x"]
+    ranking = levels(corpus).but(width=1)(Query("stones old", filter=where(kind="x")))
+    assert [node.text for node in ranking.nodes] == ["old kind=x"]
 
 
 # ------------------------------------------------------------------------------------------------------------ errors

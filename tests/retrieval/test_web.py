@@ -35,18 +35,18 @@ PAGES = [
 ]
 
 
-def answering(found: object, asked: list[str] | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
+def answering(result: object, texts: list[str] | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
     def answer(request: BaseHTTPRequestHandler) -> None:
-        if asked is not None:
-            asked.append(request.path)
-        says(json.dumps(found).encode())(request)
+        if texts is not None:
+            texts.append(request.path)
+        says(json.dumps(result).encode())(request)
 
     return answer
 
 
-def found_by(answer: Callable[[BaseHTTPRequestHandler], None], query: Query = MOON, **how: Any) -> Ranking:
+def found_by(answer: Callable[[BaseHTTPRequestHandler], None], query: Query = MOON, **options: Any) -> Ranking:
     with server(answer) as host:
-        return WebSearch(SearXNG(f"http://{host}", allow=(host,), retries=0, **how))(query)
+        return WebSearch(SearXNG(f"http://{host}", allow=(host,), retries=0, **options))(query)
 
 
 @pytest.fixture(autouse=True)
@@ -55,22 +55,22 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_are_nodes_in_the_order_of_the_engine() -> None:
-    asked: list[str] = []
-    found = found_by(answering({"results": PAGES}, asked), language="en")
-    assert [(hit.node.uri, hit.node.context, hit.node.text, hit.score) for hit in found.hits] == [
+    texts: list[str] = []
+    ranking = found_by(answering({"results": PAGES}, texts), language="en")
+    assert [(hit.node.uri, hit.node.context, hit.node.text, hit.score) for hit in ranking.hits] == [
         ("https://a.example/tide", "Tide", "The pull of the moon & sun", 1.0),
         ("https://b.example/", "Moon", "Another page.", 0.5),
     ]
-    assert (found.source, found.query) == ("web", MOON)
-    assert parse_qs(urlsplit(asked[0]).query) == {"q": ["pull of the moon"], "format": ["json"], "language": ["en"]}
-    assert found.nodes[0].id == found_by(answering({"results": PAGES[:1]})).nodes[0].id
+    assert (ranking.source, ranking.query) == ("web", MOON)
+    assert parse_qs(urlsplit(texts[0]).query) == {"q": ["pull of the moon"], "format": ["json"], "language": ["en"]}
+    assert ranking.nodes[0].id == found_by(answering({"results": PAGES[:1]})).nodes[0].id
 
 
 def test_brave_is_asked_with_its_key_and_for_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str | None]] = []
+    results: list[tuple[str, str | None]] = []
 
     def answer(request: BaseHTTPRequestHandler) -> None:
-        asked.append((request.path, request.headers["X-Subscription-Token"]))
+        results.append((request.path, request.headers["X-Subscription-Token"]))
         page = {"url": "https://a.example/", "title": "A", "description": "Quoted."}
         says(json.dumps({"web": {"results": [page]}}).encode())(request)
 
@@ -80,7 +80,7 @@ def test_brave_is_asked_with_its_key_and_for_what_it_takes(monkeypatch: pytest.M
             WebSearch(engine)(MOON)
         monkeypatch.setenv("TEST_BRAVE_KEY", "k-123")
         assert WebSearch(engine, 50)(Query("moon " * 200)).nodes[0].text == "Quoted."
-    ((path, key),) = asked
+    ((path, key),) = results
     assert key == "k-123"
     query = parse_qs(urlsplit(path).query)
     assert query["count"] == ["20"]
@@ -90,8 +90,8 @@ def test_brave_is_asked_with_its_key_and_for_what_it_takes(monkeypatch: pytest.M
 
 def test_at_most_as_many_as_are_wanted_and_each_page_once() -> None:
     rows = [{"url": f"https://a.example/{n % 7}", "title": str(n), "content": "x"} for n in range(30)]
-    found = found_by(answering({"results": rows}))
-    assert [node.context for node in found.nodes] == list("0123456")
+    ranking = found_by(answering({"results": rows}))
+    assert [node.context for node in ranking.nodes] == list("0123456")
     with server(answering({"results": rows})) as host:
         assert len(WebSearch(SearXNG(f"http://{host}", allow=(host,)), top_k=3)(MOON)) == 3
 
@@ -126,10 +126,10 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bombs_of_markup_are_bounded(kind: str) -> None:
-    found = found_by(
+    ranking = found_by(
         answering({"results": [{"url": "https://a.example/", "title": BOMBS[kind], "content": BOMBS[kind]}]})
     )
-    (node,) = found.nodes
+    (node,) = ranking.nodes
     assert max(len(node.text), len(node.context)) <= 20_000
     assert "<script" not in node.text
     node.text.encode()
@@ -191,12 +191,12 @@ def test_an_engine_that_drips_is_given_up() -> None:
 
 
 def test_redirects_within_bounds_and_to_public_addresses_only() -> None:
-    with server(answering({"results": PAGES})) as other:
-        moved = says(b"", 302, Location=f"http://{other}/search")
+    with server(answering({"results": PAGES})) as other_value:
+        redirect = says(b"", 302, Location=f"http://{other_value}/search")
         with pytest.raises(SourceError, match="not a public"):
-            found_by(moved)
-        with server(moved) as host:
-            assert len(WebSearch(SearXNG(f"http://{host}", allow=(host, other)))(MOON)) == 2
+            found_by(redirect)
+        with server(redirect) as host:
+            assert len(WebSearch(SearXNG(f"http://{host}", allow=(host, other_value)))(MOON)) == 2
     with pytest.raises(SourceError, match="more than 5 redirects"):
         found_by(says(b"", 302, Location="/again"))
 
@@ -207,11 +207,11 @@ def test_an_empty_question_asks_nobody() -> None:
 
 
 def test_nothing_of_the_web_is_cached() -> None:
-    asked: list[str] = []
-    with server(answering({"results": PAGES}, asked)) as host, Run(cache=Cache()):
+    texts: list[str] = []
+    with server(answering({"results": PAGES}, texts)) as host, Run(cache=Cache()):
         for _ in range(2):
             assert len(WebSearch(SearXNG(f"http://{host}", allow=(host,)))(MOON)) == 2
-    assert len(asked) == 2
+    assert len(texts) == 2
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def source(name: str, *ids: str) -> Any:
     """A retriever that finds these nodes."""
 
     def finds(query: Query) -> Ranking:
-        return Ranking(query, tuple(Hit(Node(id, id), 1.0 - at / 10) for at, id in enumerate(ids)), name)
+        return Ranking(query, tuple(Hit(Node(id, id), 1.0 - index / 10) for index, id in enumerate(ids)), name)
 
     finds.__name__ = finds.__qualname__ = f"finds_{name}"
     return step(finds)
@@ -267,39 +267,39 @@ class Down(Value):
 def test_the_preferred_source_comes_first_and_others_only_where_it_lacks() -> None:
     local, web = source("local", "a", "b"), source("web", "b", "c")
     with Run() as run, run.lane() as lane:
-        found = MultiSource((local, web))(MOON)
-    assert [(hit.node.id, hit.score, hit.parts) for hit in found.hits] == [
+        found_ranking = MultiSource((local, web))(MOON)
+    assert [(hit.node.id, hit.score, hit.parts) for hit in found_ranking.hits] == [
         ("a", 1.0, (("local", 1.0),)),
         ("b", 0.5, (("local", 0.9),)),
     ]
     assert [ranking.source for ranking in lane.retrievals] == ["local"]
-    both = MultiSource((local, web), enough=3)(MOON)
-    assert [(hit.node.id, hit.parts) for hit in both.hits] == [
+    paired_ranking = MultiSource((local, web), enough=3)(MOON)
+    assert [(hit.node.id, hit.parts) for hit in paired_ranking.hits] == [
         ("a", (("local", 1.0),)),
         ("b", (("local", 0.9),)),
         ("c", (("web", 0.9),)),
     ]
     assert len(MultiSource((local, web), enough=None, top_k=1)(MOON)) == 1
-    assert [hit.score for hit in both.hits] == [1.0, 0.5, pytest.approx(1 / 3)]
+    assert [hit.score for hit in paired_ranking.hits] == [1.0, 0.5, pytest.approx(1 / 3)]
 
 
 def test_calls_and_documents_are_counted_by_source() -> None:
     flow = MultiSource((source("local"), source("web", "w1", "w2"), source("wiki", "x")), enough=2)
     with Run() as run, run.lane() as lane:
-        found = flow(MOON)
-    case = Case(Item("q", MOON.text), Answer("so", evidence=found.cut(1)), retrievals=tuple(lane.retrievals))
-    counted = {
+        result = flow(MOON)
+    case = Case(Item("q", MOON.text), Answer("so", evidence=result.cut(1)), retrievals=tuple(lane.retrievals))
+    counts = {
         name: [measure(source=name).cost(case) for measure in (RetrievalCalls, UsedCalls, DocumentsShown)]
         for name in ("local", "web", "wiki")
     }
-    assert counted == {"local": [1, 0, 0], "web": [1, 1, 1], "wiki": [0, 0, 0]}
+    assert counts == {"local": [1, 0, 0], "web": [1, 1, 1], "wiki": [0, 0, 0]}
 
 
 def test_a_source_that_fails_is_passed_over_and_that_is_recorded(tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
     with Run(journal=runs.journal) as run, run.lane() as lane:
-        found = MultiSource((WebSearch(Down()), source("local", "a")))(MOON)
-    assert [node.id for node in found.nodes] == ["a"]
+        ranking = MultiSource((WebSearch(Down()), source("local", "a")))(MOON)
+    assert [node.id for node in ranking.nodes] == ["a"]
     assert lane.interrupted
     runs.journal.flush()
     notes = [note for span in runs.journal.spans(run.id) for note in span.notes]

@@ -54,16 +54,16 @@ from tests.tree import classes, modules, operators
 
 def backends() -> list[type]:
     """Classes of backends."""
-    wanted = [name for name in vars(Backend) if not name.startswith("_") and callable(getattr(Backend, name))]
-    found = {cls for name in modules() for cls in vars(sys.modules[name]).values() if inspect.isclass(cls)}
-    own = [cls for cls in found if cls is not Backend and cls.__module__.startswith("spolia.")]
-    return sorted((cls for cls in own if all(hasattr(cls, name) for name in wanted)), key=lambda cls: cls.__name__)
+    names = [name for name in vars(Backend) if not name.startswith("_") and callable(getattr(Backend, name))]
+    result = {cls for name in modules() for cls in vars(sys.modules[name]).values() if inspect.isclass(cls)}
+    own = [cls for cls in result if cls is not Backend and cls.__module__.startswith("spolia.")]
+    return sorted((cls for cls in own if all(hasattr(cls, name) for name in names)), key=lambda cls: cls.__name__)
 
 
 def indexes() -> list[type[IndexSettings]]:
     """Classes of settings of vector indexes."""
-    found: list[type[IndexSettings]] = classes(IndexSettings)
-    return [cls for cls in found if is_dataclass(cls)]
+    kinds: list[type[IndexSettings]] = classes(IndexSettings)
+    return [cls for cls in kinds if is_dataclass(cls)]
 
 
 # Operators.
@@ -108,7 +108,7 @@ class ByLength(Value):
         return self.scores_of(query, texts)
 
     def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
-        return tuple(float(len(one)) for one in passages)
+        return tuple(float(len(passage)) for passage in passages)
 
 
 COUNTS = {"top_k": 100, "judged": 100, "heads": 4, "shortest": 1, "per_passage": 100}
@@ -130,7 +130,7 @@ def _reaches(hint: Any) -> bool:
     if isinstance(hint, type) and is_dataclass(hint) and hasattr(hint, "scoped") and hasattr(hint, "fingerprint"):
         if hint.__module__.startswith("spolia.databases."):
             return False
-        return not any(hasattr(hint, asked) for asked in ("generate", "embed", "scores"))
+        return not any(hasattr(hint, text) for text in ("generate", "embed", "scores"))
     return any(_reaches(arg) for arg in get_args(hint))
 
 
@@ -139,8 +139,8 @@ def by_vectors() -> frozenset[str]:
     """Names of what asks for vectors: operators with an embedder or a graph, functions that are told an embedder."""
     asking = {Embedder, NodeGraph}
     ops = {cls.__name__ for cls in that_reach() for hint in hints_of(cls).values() if asking & {hint, *get_args(hint)}}
-    told = {name for name, function in told_who_asks().items() if "embedder" in inspect.signature(function).parameters}
-    return frozenset(ops | told)
+    names = {name for name, function in told_who_asks().items() if "embedder" in inspect.signature(function).parameters}
+    return frozenset(ops | names)
 
 
 def built(cls: type[Operator[Any, Any]], corpus: Corpus, filter: Condition | None) -> list[Operator[Any, Any]]:
@@ -152,17 +152,17 @@ def built(cls: type[Operator[Any, Any]], corpus: Corpus, filter: Condition | Non
         for f in fields(cls)  # type: ignore[arg-type]
         if f.init
     }
-    found = []
+    results = []
     for values in itertools.product(*choices.values()):
         try:
-            found.append(cls.made(dict(zip(choices, values, strict=True))))
+            results.append(cls.from_fields(dict(zip(choices, values, strict=True))))
         except WiringError:
             continue
-    if not found:
+    if not results:
         pytest.fail(
             f"No {cls.__name__} can be made of what tests/run/access_paths.py knows. Add values for its fields there."
         )
-    return found
+    return results
 
 
 def is_filter(hint: Any) -> bool:
@@ -186,7 +186,7 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         return (COUNTS[name],)
     groups = [corpus.group(group) for group in GROUPS]
     graph = NodeGraph(corpus.group("sentence"), (Similar(), InOrder(), Belonging(to="chunk"), SharedEntities()))
-    known: Mapping[Any, Sequence[Any]] = {
+    known_values: Mapping[Any, Sequence[Any]] = {
         NodeGroup: groups,
         Corpus: [corpus],
         NodeGraph: [graph],
@@ -201,7 +201,7 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         tuple[NodeGroup, ...]: [tuple(groups[:2]), tuple(groups[:1])],
     }
     options = list(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else [hint]
-    values = [value for option in options for value in known.get(option, ())]
+    values = [value for option in options for value in known_values.get(option, ())]
     if values or get_origin(hint) is Literal:
         return [*values, *([None] if type(None) in options else [])] or get_args(hint)
     if _reaches(hint) or (field.default is MISSING and field.default_factory is MISSING):
@@ -211,10 +211,10 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
     return (field.default if field.default is not MISSING else field.default_factory(),)
 
 
-def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> list[Any]:
+def given_to(op: Operator[Any, Any], query: Query, rankings: Sequence[Ranking]) -> list[Any]:
     """Values of the type that an operator takes, made of the query and of what the asker has found."""
     values: Mapping[Any, list[Any]] = {
-        Query: [query], Ranking: list(found), Sequence[Ranking]: [tuple(found)], SampleRange: [SampleRange(0, 50)],
+        Query: [query], Ranking: list(rankings), Sequence[Ranking]: [tuple(rankings)], SampleRange: [SampleRange(0, 50)],
     }  # fmt: skip
     if op.takes() not in values:
         pytest.fail(
@@ -272,10 +272,10 @@ def calls(
     nodes = {group: list(snapshot.all_nodes(group, everyone)) for group in GROUPS}
     mine = [list(snapshot.all_nodes(group, access)) for group in GROUPS]
     keys = [int(key) for group in GROUPS for key in snapshot.allowed(group, everyone).keys]
-    ids = [node.id for found in nodes.values() for node in found]
-    documents = sorted({node.document for found in nodes.values() for node in found})
+    ids = [node.id for found_node in nodes.values() for node in found_node]
+    documents = sorted({node.document for found_node in nodes.values() for node in found_node})
     vectors = EMBEDDER.embed([QUERY.text], kind="query")
-    known: Mapping[str, Sequence[Any]] = {
+    known_values: Mapping[str, Sequence[Any]] = {
         "self": [snapshot],
         "snapshot": [snapshot],
         "access": [access],
@@ -304,15 +304,15 @@ def calls(
     }
     parameters = list(inspect.signature(function).parameters)
     for name in parameters:
-        if name not in known:
+        if name not in known_values:
             pytest.fail(
                 f"What is {name!r} of {function.__qualname__}? Add values for it to calls in tests/run/access_paths.py."
             )
-    for values in itertools.product(*(known[name] for name in parameters)):
+    for values in itertools.product(*(known_values[name] for name in parameters)):
         positional = list(inspect.signature(function).parameters.values())
-        named = {p.name: v for p, v in zip(positional, values, strict=True) if p.kind is p.KEYWORD_ONLY}
+        values_by_name = {p.name: v for p, v in zip(positional, values, strict=True) if p.kind is p.KEYWORD_ONLY}
         plain = [v for p, v in zip(positional, values, strict=True) if p.kind is not p.KEYWORD_ONLY]
-        yield partial(function, *plain, **named)
+        yield partial(function, *plain, **values_by_name)
 
 
 def secrets(value: Any, snapshot: Snapshot | None = None) -> set[str]:

@@ -54,12 +54,12 @@ NARROWED = (NONE, Filters(run=RUN), Filters(query=OWN), Filters(operator=OPERATO
 def random_lists(draw: Random, documents: int = 4) -> Lists:
     """Reader lists of documents, and of some nodes by their ids; an empty one means everybody."""
 
-    def some() -> tuple[str, ...]:
+    def draw_readers() -> tuple[str, ...]:
         return tuple(draw.sample(PRINCIPALS[:3], draw.choice((0, 1, 1, 2))))
 
-    lists = {f"d{number}": some() for number in range(documents)}
+    lists = {f"d{number}": draw_readers() for number in range(documents)}
     ids = [f"{document}.{part}" for document in lists for part in ("0", "0.0", "0.1", "1", "1.0", "1.0.e")]
-    return lists | {id: some() for id in ids if draw.random() < 0.3}
+    return lists | {id: draw_readers() for id in ids if draw.random() < 0.3}
 
 
 def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
@@ -95,18 +95,20 @@ def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
 
     def add(node: str, group: str, parent: str, start: int, end: int) -> None:
         own = {"readers": lists[node]} if lists.get(node) else {}
-        number = 1 + sum(other.group == group for other in nodes)
+        number = 1 + sum(other_node.group == group for other_node in nodes)
         meta = (("entity", ("Moon", "Sea")[crc32(node.encode()) % 5 == 0]), ("secret", f"secret-{node}"), *_drawn(node))
-        found = Node(node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta)
-        nodes.append(found.but(number=number, **own))
+        found_node = Node(
+            node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta
+        )
+        nodes.append(found_node.but(number=number, **own))
 
     for part, chunk in enumerate(chunks):
         start = text.index(chunk)
         middle, end = text.index("It", start), start + len(chunk)
         add(f"{id}.{part}", "chunk", id, start, end)
-        for which, (first, last) in enumerate([(start, middle), (middle, end)]):
-            add(f"{id}.{part}.{which}", "sentence", f"{id}.{part}", first, last)
-            add(f"{id}.{part}.{which}.e", "entity", f"{id}.{part}.{which}", first, first + 8)
+        for index, (first, last) in enumerate([(start, middle), (middle, end)]):
+            add(f"{id}.{part}.{index}", "sentence", f"{id}.{part}", first, last)
+            add(f"{id}.{part}.{index}.e", "entity", f"{id}.{part}.{index}", first, first + 8)
     title, uri, meta = f"secret-title-{id}", f"{id}.txt", META.get(id, ())
     return Document(id, text, uri=uri, title=title, meta=meta, readers=lists[id]), nodes
 
@@ -114,7 +116,7 @@ def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
 def _words(part: str) -> str:
     """Some words of a part of a document, other ones in each."""
     number = crc32(part.encode())
-    return "".join(f" {word}" * (number >> 2 * at & 3) for at, word in enumerate(WORDS))
+    return "".join(f" {word}" * (number >> 2 * index & 3) for index, word in enumerate(WORDS))
 
 
 META: Mapping[str, Meta] = {
@@ -136,14 +138,14 @@ def _drawn(node: str) -> Meta:
 
 def readable(lists: Lists, principals: frozenset[str]) -> set[str]:
     """The secrets that these principals may see, by the definition: a node's own list, else its document's."""
-    found = set[str]()
+    texts = set[str]()
     for document in (name for name in lists if "." not in name):
         if not lists[document] or principals & set(lists[document]):
-            found |= _of_document(document)
+            texts |= _of_document(document)
         for node in _document(document, lists)[1]:
-            who = lists.get(node.id) or lists[document]
-            found |= {f"secret-{node.id}"} if not who or principals & set(who) else set()
-    return found
+            asker = lists.get(node.id) or lists[document]
+            texts |= {f"secret-{node.id}"} if not asker or principals & set(asker) else set()
+    return texts
 
 
 def _of_document(id: str) -> set[str]:
@@ -153,23 +155,23 @@ def _of_document(id: str) -> set[str]:
 
 def fulfilling(lists: Lists, condition: Condition | None) -> set[str]:
     """The secrets of what a filter accepts, by the definition: a document's fields are its nodes' too."""
-    found = set[str]()
+    texts = set[str]()
     for name in (name for name in lists if "." not in name):
         document, nodes = _document(name, lists)
         of_all = document.meta + file_meta(document.uri, len(document.text), 0, 0, 0)
         whole = _of_document(name)
         for secrets_, meta in [(whole, ()), *(({f"secret-{node.id}"}, node.meta) for node in nodes)]:
             if condition is None or condition.accepts(FIELDS.record(of_all + meta)):
-                found |= secrets_
-    return found
+                texts |= secrets_
+    return texts
 
 
-def with_above(found: set[str]) -> set[str]:
+def with_above(texts: set[str]) -> set[str]:
     """Some secrets, and those of what their nodes are parts of."""
-    parts = [secret.removeprefix("secret-").split(".") for secret in found]
-    above = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
-    whole = {secret for id in above if "." not in id for secret in _of_document(id)}
-    return found | {f"secret-{id}" for id in above} | whole
+    parts = [secret.removeprefix("secret-").split(".") for secret in texts]
+    upper_texts = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
+    whole = {secret for id in upper_texts if "." not in id for secret in _of_document(id)}
+    return texts | {f"secret-{id}" for id in upper_texts} | whole
 
 
 def in_folder(path: Path) -> Corpus:

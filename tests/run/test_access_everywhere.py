@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError
 from spolia.evaluation.creation.draft import SampleRange
-from spolia.filters import narrowed
+from spolia.filters import combine_filters
 from spolia.journal import Runs, ValueReader
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
@@ -99,9 +99,13 @@ def asked(
         for cls in (cls for cls in that_reach() if not only or cls.__name__ in only):
             ops = built(cls, corpus, filters.operator)
             asks = ops[0].takes() is not SampleRange  # which has no query that could hold a filter
-            found = allowed & (_of_operator(cls, lists, filters, own) if asks else with_above(fulfilling(lists, None)))
-            told = [_judged(run, op, value, found) for op in ops for value in given_to(op, filters.asked, rankings)]
-            assert "" in told or access != EVERYBODY, f"{cls.__name__} finds nothing: {told}"
+            found_allowed = allowed & (
+                _of_operator(cls, lists, filters, own) if asks else with_above(fulfilling(lists, None))
+            )
+            texts = [
+                _judged(run, op, value, found_allowed) for op in ops for value in given_to(op, filters.asked, rankings)
+            ]
+            assert "" in texts or access != EVERYBODY, f"{cls.__name__} finds nothing: {texts}"
     runs.journal.flush()
     for span in runs.journal.spans(run.id):
         assert _named(repr((span.result, span.notes, span.error))) <= allowed, span.step
@@ -110,23 +114,23 @@ def asked(
     for name, function in told_who_asks().items():
         if only and name not in only:
             continue
-        seen = readers & own if "filter" in signature(function).parameters else readers
+        observed_readers = readers & own if "filter" in signature(function).parameters else readers
         outcomes = [outcome(call, snapshot) for call in calls(function, snapshot, access, filters.query)]
-        assert set().union(*(secrets for secrets, _ in outcomes)) <= seen, name
+        assert set().union(*(secrets for secrets, _ in outcomes)) <= observed_readers, name
         assert any(gave for _, gave in outcomes) or access != EVERYBODY, f"{name} only failed"
 
 
 def _kept(runs: Runs, run: str) -> str:
     """Everything that the journal keeps of what the steps of a run gave, with the nodes in it."""
-    values, found = ValueReader(runs.database), ""
-    open_ = [one.output for one in runs.journal.details(run).values() if one.output]
-    seen: set[str] = set()
+    values, found_text = ValueReader(runs.database), ""
+    open_ = [detail.output for detail in runs.journal.details(run).values() if detail.output]
+    texts: set[str] = set()
     while open_:
-        if (hash := open_.pop()) not in seen:
-            seen.add(hash)
-            found += (text := repr(values.plain(hash)))
+        if (hash := open_.pop()) not in texts:
+            texts.add(hash)
+            found_text += (text := repr(values.read_plain(hash)))
             open_ += re.findall(r"'use': '([0-9a-f]{32})'", text)
-    return found
+    return found_text
 
 
 def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, own: set[str]) -> set[str]:
@@ -139,19 +143,19 @@ def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, 
 
 def _judged(run: Run, op: Operator[Any, Any], value: Any, allowed: set[str]) -> str:
     """Why it gave nothing, if so. What it gives and what it says is wrong hold nothing but what is allowed."""
-    said, events = "", list[Any]()
+    message, events = "", list[Any]()
     try:
         events = list(run.stream(op, value))
         results = [op(value), *op.batch([value, value]), events[-1].value]
     except SpoliaError as error:
-        results, said = [], str(error)
-    assert _named(said) | secrets(events) <= allowed, (said, events)
+        results, message = [], str(error)
+    assert _named(message) | secrets(events) <= allowed, (message, events)
     for result in results:
         assert not isinstance(result, Failure), result
         assert secrets(result) <= allowed, (op, value)
         nodes = [node for hit in result.hits for node in (hit.node, *hit.found)] if isinstance(result, Ranking) else []
         assert all(_readable(node, allowed) for node in nodes), (op, value)
-    return said if said or any(results) else "no hits"
+    return message if message or any(results) else "no hits"
 
 
 def _readable(node: Node, allowed: set[str]) -> bool:
@@ -181,9 +185,9 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
         ("spolia.stores.snapshot.records.Records._mask", lambda self, *_: self._all(), "BM25"),
         ("spolia.run.frame.Frame.narrowing", lambda *_: None, "BM25"),
         ("spolia.run.frame.Frame.access", lambda *_: EVERYBODY, "BM25"),
-        ("spolia.retrieval.group_search.narrowed", lambda own, query, run: narrowed(query, run), "BM25"),
-        ("spolia.retrieval.group_search.narrowed", lambda own, query, run: narrowed(own, run), "BM25"),
-        ("spolia.retrieval.tree.narrowed", lambda own, query, run: narrowed(own, query), "Descend"),
+        ("spolia.retrieval.group_search.narrowed", lambda own, query, run: combine_filters(query, run), "BM25"),
+        ("spolia.retrieval.group_search.narrowed", lambda own, query, run: combine_filters(own, run), "BM25"),
+        ("spolia.retrieval.tree.narrowed", lambda own, query, run: combine_filters(own, query), "Descend"),
         ("spolia.retrieval.graph.walk.narrowed", lambda query, run: run, "Hops"),
         ("spolia.post_retrieval.context_window.narrowing", lambda: None, "Neighbours"),
         ("spolia.post_retrieval.context_window.narrowed", lambda query, run: query, "Neighbours"),
@@ -241,7 +245,7 @@ def _here(cls: type[IndexSettings]) -> Callable[[ExitStack], IndexSettings]:
     doubles: Mapping[str, Any] = {"OpenSearch": OpenSearchDouble, "Qdrant": QdrantDouble}
     own: Mapping[str, Mapping[str, Any]] = {"HNSW": {"above": 1}}
 
-    def made(stack: ExitStack) -> IndexSettings:
+    def build_operator(stack: ExitStack) -> IndexSettings:
         if cls.__name__ in doubles:
             return cls(url=stack.enter_context(doubles[cls.__name__]()).url)  # type: ignore[call-arg]
         try:
@@ -249,7 +253,7 @@ def _here(cls: type[IndexSettings]) -> Callable[[ExitStack], IndexSettings]:
         except TypeError as error:
             pytest.fail(f"{error}. Say in this test how {cls.__name__} is made.")
 
-    return made
+    return build_operator
 
 
 @pytest.mark.parametrize("cls", [cls for cls in indexes() if cls is not Exact], ids=lambda cls: cls.__name__)

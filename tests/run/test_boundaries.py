@@ -101,14 +101,14 @@ def test_the_items_and_values_of_what_a_step_gives_are_those_that_it_declares(
     declared: Any, right: Any, other: Any, way: str
 ) -> None:
     def given(query: Query) -> Any:
-        return found
+        return result
 
     given.__annotations__["return"] = declared
     op = step(given)
-    found = right
+    result = right
     assert WAYS[way](op) == right
     assert op.batch([QUERY]) == [right]
-    found = other
+    result = other
     with pytest.raises(WiringError, match=r"^given gives .* and declares "):
         WAYS[way](op)
     assert isinstance(op.batch([QUERY])[0], Failure)
@@ -160,7 +160,7 @@ def test_a_failed_row_names_them_too() -> None:
     (row,) = Run().batch(broken, [QUERY])
     assert isinstance(row, Failure)
     assert row.message.endswith(f"In the step broken: {__file__}, line {LINE}.")
-    assert [found.step for found in Run().batch(Each(broken), [(QUERY,)]) if isinstance(found, Failure)]
+    assert [result.step for result in Run().batch(Each(broken), [(QUERY,)]) if isinstance(result, Failure)]
 
 
 @step
@@ -180,12 +180,12 @@ def test_an_error_of_spolia_or_of_the_system_in_a_step_names_them_too(
     with pytest.raises(kind) as caught:
         (op >> broken)(QUERY)
     line = inspect.getsourcelines(type(op).function)[1] + 2  # type: ignore[attr-defined]
-    told = f"In the step {op.short}: {__file__}, line {line}."
-    assert caught.value.__notes__ == [told]
+    message = f"In the step {op.short}: {__file__}, line {line}."
+    assert caught.value.__notes__ == [message]
     with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
         guard_command(lambda: op(QUERY))()  # type: ignore[arg-type, return-value]
     assert getattr(ended.value, "exit_code", None) == Exit.USAGE
-    assert told.replace(" ", "") in "".join(capsys.readouterr().err.split())
+    assert message.replace(" ", "") in "".join(capsys.readouterr().err.split())
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,10 @@ class Short(Operator[Query, Query]):
 @pytest.mark.parametrize("given", ["1 results", "None"])
 def test_a_batch_that_gives_no_result_for_each_value_is_an_error_of_its_step(given: str, way: str) -> None:
     op, run = Short(given), Run()
-    told = re.escape(f"{op.short}.apply_batch gave {given} for 2 values; one for each is due: {__file__}, line ")
+    pattern = re.escape(f"{op.short}.apply_batch gave {given} for 2 values; one for each is due: {__file__}, line ")
     rows = op.batch([QUERY, QUERY]) if way == "without a run" else run.batch(op, [QUERY, QUERY])
-    assert [isinstance(row, Failure) and re.match(told, row.message) is not None for row in rows] == [True, True]
-    with pytest.raises(WiringError, match=told):
+    assert [isinstance(row, Failure) and re.match(pattern, row.message) is not None for row in rows] == [True, True]
+    with pytest.raises(WiringError, match=pattern):
         WAYS[way](Branch(Identity(), Identity()) >> Each(op))
 
 
@@ -236,10 +236,10 @@ def test_the_command_line_blames_the_users_code_and_itself_only_where_there_is_n
     with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
         guard_command(lambda: broken(QUERY))()  # type: ignore[arg-type, return-value]
     assert getattr(ended.value, "exit_code", None) == Exit.USAGE
-    said = " ".join(capsys.readouterr().err.split())
-    assert "Your code failed with ValueError" in said
-    assert "In the step broken:" in said
-    assert "fault of Spolia" not in said
+    message = " ".join(capsys.readouterr().err.split())
+    assert "Your code failed with ValueError" in message
+    assert "In the step broken:" in message
+    assert "fault of Spolia" not in message
     with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
         guard_command(partial(int, "no number"))()  # type: ignore[arg-type]
     assert getattr(ended.value, "exit_code", None) == Exit.FAULT

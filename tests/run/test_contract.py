@@ -58,15 +58,15 @@ def fresh() -> Iterator[None]:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    with Runs(tmp_path / "runs.db") as opened:
-        yield opened
+    with Runs(tmp_path / "runs.db") as opened_runs:
+        yield opened_runs
 
 
 def test_every_sentence_of_the_contract_has_its_tests() -> None:
     numbers = [int(number) for number in re.findall(r"^(\d+)\. ", CONTRACT.read_text(), re.M)]
     assert numbers == list(HELD_BY) == list(range(1, len(numbers) + 1))
-    written = "".join(path.read_text() for path in Path(__file__).parents[1].glob("*/test_*.py"))
-    assert [name for names in HELD_BY.values() for name in names if f"def {name}(" not in written] == []
+    text = "".join(path.read_text() for path in Path(__file__).parents[1].glob("*/test_*.py"))
+    assert [name for names in HELD_BY.values() for name in names if f"def {name}(" not in text] == []
     assert all(HELD_BY.values())
 
 
@@ -85,9 +85,9 @@ def test_every_way_of_running_gives_the_same(flow: Operator[Query, Query], quest
         first = [outcome(lambda q=q: flow(q)) for q in questions]  # type: ignore[misc]
         batched = flow.batch(questions)
     with Run(threads=3, window=2, cache=cache):
-        again = flow.batch(questions)
+        second_results = flow.batch(questions)
     assert plain == unthreaded == first
-    for rows in (batched, again):
+    for rows in (batched, second_results):
         assert [row.kind if isinstance(row, Failure) else row for row in rows] == first
 
 
@@ -134,8 +134,8 @@ def test_only_costly_steps_are_kept(runs: Runs) -> None:
         flow(Query("q"))
         flow(Query("q"))
     runs.journal.flush()
-    kept = [span.step for span in runs.journal.spans(run.id) if span.cached]
-    assert kept == ["tests:Ask"]
+    steps = [span.step for span in runs.journal.spans(run.id) if span.cached]
+    assert steps == ["tests:Ask"]
     assert COUNTER.calls == 1
 
 
@@ -143,17 +143,17 @@ def test_only_costly_steps_are_kept(runs: Runs) -> None:
 @settings(max_examples=60)
 @given(text=st.text("abc", min_size=1, max_size=3), others=st.lists(st.text("xyz", max_size=2), min_size=2, max_size=4))
 def test_a_cached_result_never_carries_anothers_provenance(text: str, others: list[str]) -> None:
-    asked = [Query(text, question=f"{other}?", origin=Query(other)) for other in others]
+    asked_queries = [Query(text, question=f"{other_text}?", origin=Query(other_text)) for other_text in others]
     with Run(cache=Cache()):
-        one_by_one = [(Search() >> Say())(query) for query in asked]
-        rankings = [Search()(query) for query in asked]
+        one_by_one = [(Search() >> Say())(query) for query in asked_queries]
+        rankings = [Search()(query) for query in asked_queries]
     with Run(cache=Cache()):
-        together = Search().batch(asked)
-    for query, answer, ranking, row in zip(asked, one_by_one, rankings, together, strict=True):
-        for found in (ranking, row, answer.evidence):
-            assert isinstance(found, Ranking)
-            assert found.query.question == query.question
-            assert found.query.origin is query.origin
+        together = Search().batch(asked_queries)
+    for query, answer, ranking, row in zip(asked_queries, one_by_one, rankings, together, strict=True):
+        for result in (ranking, row, answer.evidence):
+            assert isinstance(result, Ranking)
+            assert result.query.question == query.question
+            assert result.query.origin is query.origin
 
 
 @pytest.mark.slow
@@ -444,10 +444,10 @@ def test_text_of_inner_steps_is_not_final() -> None:
 
     with Run() as run:
         events = list(run.stream(Search() >> Say() >> again >> Say(), Query("ab")))
-        both = list(run.stream(Search() >> Branch(Say(), Say()), Query("ab")))
+        branch_events = list(run.stream(Search() >> Branch(Say(), Say()), Query("ab")))
     emitted = [event for event in events if isinstance(event, Emitted)]
     assert [event.final for event in emitted] == [False, False, True, True]
-    assert not any(event.final for event in both if isinstance(event, Emitted))
+    assert not any(event.final for event in branch_events if isinstance(event, Emitted))
 
 
 def test_rejected_text_is_retracted() -> None:
@@ -479,19 +479,19 @@ def test_closing_a_stream_stops_the_work() -> None:
         stream = run.stream(flow, Query("q"))
         next(stream)
         stream.close()  # type: ignore[attr-defined]
-        after = COUNTER.calls
+        later_calls = COUNTER.calls
         time.sleep(0.05)
-        assert COUNTER.calls == after < 20
+        assert COUNTER.calls == later_calls < 20
         assert run(Ask("b"), Query("q")).text == "qb"  # the run itself goes on
 
 
 def test_cancelling_stops_everything() -> None:
-    closed = threading.Event()
+    event = threading.Event()
 
     @step(waits=True)
     def blocked(query: Query) -> Query:
-        with on_cancel(closed.set):
-            assert closed.wait(600)
+        with on_cancel(event.set):
+            assert event.wait(600)
         check_cancelled()
         return query
 
@@ -531,8 +531,8 @@ def test_threads_carry_the_principal() -> None:
 def test_a_run_sees_one_snapshot() -> None:
     versions = iter(range(100))
     with Run(threads=4):
-        seen = [pin("store", lambda: next(versions)) for _ in range(3)]
-        assert seen == [0, 0, 0]
+        texts = [pin("store", lambda: next(versions)) for _ in range(3)]
+        assert texts == [0, 0, 0]
         assert pin("other", lambda: next(versions)) == 1
     with Run():
         assert pin("store", lambda: next(versions)) == 2
@@ -570,13 +570,13 @@ def test_every_step_leaves_a_span(runs: Runs) -> None:
 def test_a_failed_step_says_why_in_its_span(runs: Runs) -> None:
     with Run(journal=runs.journal) as run, pytest.raises(ModelUnavailable):
         (Identity[Query]() >> Down("x"))(Query("x"))
-    with Run(journal=runs.journal) as other:
+    with Run(journal=runs.journal) as other_run:
         Guard(Down("x"), fallback=Identity())(Query("x"))
     runs.journal.flush()
     assert [span.error for span in runs.journal.spans(run.id)] == [
         "ModelUnavailable: down for x", "", "ModelUnavailable: down for x",
     ]  # fmt: skip
-    assert "fell back" in runs.journal.spans(other.id)[0].notes[0]
+    assert "fell back" in runs.journal.spans(other_run.id)[0].notes[0]
 
 
 def test_a_broken_journal_never_fails_an_answer(tmp_path: Path) -> None:
@@ -599,8 +599,8 @@ def test_a_full_journal_drops_and_counts(tmp_path: Path) -> None:
         for _ in range(100):
             (Identity[Query]() >> Identity())(Query("q"))
     runs.journal.flush()
-    kept = sum(len(runs.journal.spans(run)) for run, _, _ in runs.journal.runs())
-    assert kept + runs.database.dropped == 300
+    total = sum(len(runs.journal.spans(run)) for run, _, _ in runs.journal.runs())
+    assert total + runs.database.dropped == 300
     assert runs.database.dropped > 0
     runs.close()
 

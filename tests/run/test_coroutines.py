@@ -74,16 +74,16 @@ def test_tasks_cancelled_at_any_time_leave_the_others_alone(cancelled: dict[int,
     async def main() -> list[Any]:
         with Run(threads=threads) as run:
             tasks = [asyncio.create_task(flow.acall(Query(str(number)))) for number in range(40)]
-            for number, after in cancelled.items():
-                asyncio.get_running_loop().call_later(after, tasks[number].cancel)
-            found = await asyncio.gather(*tasks, return_exceptions=True)
+            for number, later_value in cancelled.items():
+                asyncio.get_running_loop().call_later(later_value, tasks[number].cancel)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
             assert run.scope.inner == ()
             assert not run.scope.stopped
-        return found
+        return results
 
-    for number, found in enumerate(asyncio.run(main())):
-        if not (number in cancelled and isinstance(found, asyncio.CancelledError)):
-            assert found == Query(f"{number}a+{number}b", str(number))
+    for number, result in enumerate(asyncio.run(main())):
+        if not (number in cancelled and isinstance(result, asyncio.CancelledError)):
+            assert result == Query(f"{number}a+{number}b", str(number))
     assert COUNTER.now == 0
 
 
@@ -134,13 +134,13 @@ def test_one_thread_is_enough() -> None:
 
 @pytest.mark.slow
 def test_cancelling_a_task_stops_its_own_work_and_no_other() -> None:
-    begun, closed, ended = threading.Event(), threading.Event(), threading.Event()
+    begun, event, ended = threading.Event(), threading.Event(), threading.Event()
 
     @step(waits=True)
     def blocked(query: Query) -> Query:
-        with on_cancel(closed.set):
+        with on_cancel(event.set):
             begun.set()
-            assert closed.wait(600)
+            assert event.wait(600)
         try:
             check_cancelled()
         finally:
@@ -150,14 +150,14 @@ def test_cancelling_a_task_stops_its_own_work_and_no_other() -> None:
     async def main() -> Query:
         with Run() as run:
             task = asyncio.create_task((blocked >> Ask()).acall(Query("q")))
-            other = asyncio.create_task((Sleep(0.1) >> Ask("b")).acall(Query("r")))
+            other_task = asyncio.create_task((Sleep(0.1) >> Ask("b")).acall(Query("r")))
             await asyncio.to_thread(begun.wait, 20)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert ended.is_set(), "the work has ended when the task has"
             assert not run.scope.stopped
-            return await other
+            return await other_task
 
     assert asyncio.run(main()).text == "rb"
     assert COUNTER.seen == ["r", "r"]  # Sleep and Ask; nothing after the blocked step
@@ -185,9 +185,9 @@ def test_what_waits_for_a_thread_is_never_begun_after_it_was_cancelled() -> None
     async def main() -> None:
         with Run(threads=2):
             first = asyncio.create_task(Sleep(0.1).acall(Query("first")))
-            others = [asyncio.create_task(Ask().acall(Query(str(n)))) for n in range(10)]
+            tasks = [asyncio.create_task(Ask().acall(Query(str(n)))) for n in range(10)]
             await asyncio.sleep(0.02)
-            for task in others:
+            for task in tasks:
                 task.cancel()
             assert (await first).text == "first"
 
@@ -220,9 +220,9 @@ def test_a_task_that_is_cancelled_leaves_a_shared_run_to_the_others() -> None:
         tasks[1].cancel()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    found = asyncio.run(main())
-    assert isinstance(found.pop(1), asyncio.CancelledError)
-    assert [query.text for query in found] == ["0a", "2a", "3a"]
+    result = asyncio.run(main())
+    assert isinstance(result.pop(1), asyncio.CancelledError)
+    assert [query.text for query in result] == ["0a", "2a", "3a"]
 
 
 def test_errors_are_raised_where_they_are_awaited_and_rows_fail_alone() -> None:
@@ -242,12 +242,12 @@ def test_errors_are_raised_where_they_are_awaited_and_rows_fail_alone() -> None:
 
 @pytest.mark.slow
 def test_a_slow_reader_slows_the_flow() -> None:
-    sent = 0
+    count = 0
 
     @step(waits=True)
     def talks(query: Query) -> Answer:
-        nonlocal sent
-        for sent in range(1, 2001):  # noqa: B007
+        nonlocal count
+        for count in range(1, 2001):  # noqa: B007
             emit("x")
         return Answer("x" * 2000)
 
@@ -260,7 +260,7 @@ def test_a_slow_reader_slows_the_flow() -> None:
                     text += event.text
                     if len(text) % 400 == 0:
                         await asyncio.sleep(0.02)
-                    ahead = max(ahead, sent - len(text))
+                    ahead = max(ahead, count - len(text))
             assert isinstance(event, Done)
         return ahead, text
 
@@ -278,13 +278,13 @@ def test_a_stream_has_one_thread_and_ends_with_its_reader() -> None:
     def threads() -> int:
         return sum(thread.name == "spolia-stream" for thread in threading.enumerate())
 
-    async def read(most: int) -> int:
-        seen = 0
+    async def read(count: int) -> int:
+        observed_count = 0
         async for _ in flow.astream(Query("q")):
-            seen += 1
-            if seen == most:
+            observed_count += 1
+            if observed_count == count:
                 break
-        return seen
+        return observed_count
 
     async def main() -> None:
         with Run() as run:
@@ -345,11 +345,11 @@ def test_awaiting_needs_a_run_and_a_value_of_the_right_type() -> None:
 
 
 def in_thread(call: Callable[[], Any]) -> Any:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(outcome(call)))
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(outcome(call)))
     thread.start()
     thread.join(600)
-    return found[0]
+    return results[0]
 
 
 def test_a_run_is_entered_in_one_thread_pulled_from_others_and_left_in_a_third() -> None:
@@ -393,10 +393,10 @@ def test_where_a_run_was_entered_that_was_left_elsewhere_nobody_has_its_rights()
 
 
 def test_leaving_a_run_where_it_was_not_entered_changes_nothing_there() -> None:
-    run, other = Run(principal="ann"), Run(principal="bob")
+    run, other_run = Run(principal="ann"), Run(principal="bob")
     context = copy_context()
     context.run(run.__enter__)
-    with other:
+    with other_run:
         run.__exit__(None, None, None)
         assert access() == {"bob"}
         with run:
@@ -409,10 +409,10 @@ def test_leaving_a_run_where_it_was_not_entered_changes_nothing_there() -> None:
 def awaiting(number: int) -> list[int]:
     """Awaits other steps, as asynchronous code inside a step does."""
 
-    async def both() -> list[int]:
-        return await asyncio.gather(*(counted.acall(one) for one in (number, number + 1)))
+    async def gather_both() -> list[int]:
+        return await asyncio.gather(*(counted.acall(count) for count in (number, number + 1)))
 
-    return asyncio.run(both())
+    return asyncio.run(gather_both())
 
 
 @step
@@ -444,7 +444,7 @@ def test_steps_that_await_steps_go_on_where_all_threads_wait(threads: int) -> No
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
     worker.join(600)
-    assert [list(map(list, found)) for found in ended] == [expected, expected]
+    assert [list(map(list, result)) for result in ended] == [expected, expected]
     assert COUNTER.most <= threads
 
 
@@ -452,12 +452,12 @@ def test_a_step_that_stops_awaiting_a_step_goes_on() -> None:
     @step
     def impatient(number: int) -> str:
         async def main() -> str:
-            tasks = [asyncio.create_task(endless.acall(one)) for one in range(3)]
+            tasks = [asyncio.create_task(endless.acall(index)) for index in range(3)]
             await asyncio.sleep(0.05)
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-            return " ".join(type(one).__name__ for one in ended)
+            return " ".join(type(index).__name__ for index in ended)
 
         return asyncio.run(main())
 
@@ -476,9 +476,9 @@ def test_a_step_that_asks_an_empty_iterator_for_its_next_item_fails_and_does_not
     def first(query: Query) -> Query:
         return next(iter(()))
 
-    async def asked() -> Any:
+    async def ask_first() -> Any:
         with Run():
             return await asyncio.wait_for(first.acall(Query("q")), 10)
 
     with pytest.raises(RuntimeError, match=r"A step raised StopIteration\(\)\.\n(?s:.*)In the step first"):
-        asyncio.run(asked())
+        asyncio.run(ask_first())

@@ -12,7 +12,7 @@ import pytest
 
 from spolia.core.combinators import Branch, Each, Guard, Identity, Loop, Samples
 from spolia.core.operator import Operator
-from spolia.core.run_context import Done, charge, limited, reserve
+from spolia.core.run_context import Done, charge, limit_calls, reserve
 from spolia.errors import BudgetSpent, StepFailed, UndecidedError, WiringError
 from spolia.run import Budget, Run
 from spolia.types import Failure, Query, Usage
@@ -45,7 +45,7 @@ class Together(Operator[Query, Query]):
                 with reserve(Usage(calls=self.calls_each), row=row):
                     results.append(value)
             except BudgetSpent as error:
-                results.append(Failure.of(error))
+                results.append(Failure.from_error(error))
         return results
 
 
@@ -109,11 +109,11 @@ def test_a_limit_inside_a_batch_holds_for_its_rows_and_ends_with_it() -> None:
         body: Operator[Query, Query]
 
         def apply(self, value: Query, /) -> Query:
-            with limited(3):
+            with limit_calls(3):
                 return self.body(value)
 
         def apply_batch(self, values: Sequence[Query], /) -> list[Query | Failure]:
-            with limited(3):
+            with limit_calls(3):
                 return self.body.batch(values, rows=range(len(values)))
 
     with Run(threads=3):
@@ -124,16 +124,16 @@ def test_a_limit_inside_a_batch_holds_for_its_rows_and_ends_with_it() -> None:
 
 def test_limits_of_threads_do_not_outlive_them() -> None:
     with Run() as run:
-        both, first_left = threading.Barrier(2), threading.Event()
+        barrier, first_left = threading.Barrier(2), threading.Event()
 
         def first() -> None:
-            with run, limited(5):
-                both.wait(10)
+            with run, limit_calls(5):
+                barrier.wait(10)
             first_left.set()
 
         def second() -> None:
-            with run, limited(5):
-                both.wait(10)
+            with run, limit_calls(5):
+                barrier.wait(10)
                 first_left.wait(10)
 
         threads = [threading.Thread(target=first), threading.Thread(target=second)]

@@ -52,12 +52,12 @@ def shortened(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
 
 def outcome(op: Operator[Any, Any], value: Any) -> Outcome:
     try:
-        found = op(value)
+        ranking = op(value)
     except SpoliaError as error:  # some operators take hits of one group only
         return type(error).__name__
-    if isinstance(found, tuple) and all(isinstance(one, QuestionDraft) for one in found):
-        return repr([(one.traced(), one.links) for one in found])  # the nodes themselves tell who may read them
-    return tuple((hit.node.id, hit.score) for hit in found.hits) if isinstance(found, Ranking) else repr(found)
+    if isinstance(ranking, tuple) and all(isinstance(item, QuestionDraft) for item in ranking):
+        return repr([(item.traced(), item.links) for item in ranking])  # the nodes themselves tell who may read them
+    return tuple((hit.node.id, hit.score) for hit in ranking.hits) if isinstance(ranking, Ranking) else repr(ranking)
 
 
 def without_hidden(lists: Lists, access: frozenset[str]) -> Lists:
@@ -77,11 +77,11 @@ def differing(
         (folder / name).mkdir()
     hiding = filled(hiding_in or in_folder(folder / "with"), lists, Exact())
     reference = filled(in_folder(folder / "without"), without_hidden(lists, access), Exact())
-    found = []
+    result = []
     for query in QUERIES:
         pairs = zip(answers(hiding, access, query), answers(reference, frozenset(), query), strict=True)
-        found += [(name, one, other) for (name, one), (_, other) in pairs if one != other]
-    return found
+        result += [(name, item, other_value) for (name, item), (_, other_value) in pairs if item != other_value]
+    return result
 
 
 def of_documents(lists: Lists) -> Lists:
@@ -116,6 +116,6 @@ def test_hidden_nodes_of_a_readable_document_count_for_nothing(tmp_path: Path) -
     readable = [node for node in hiding.snapshot().all_nodes("chunk") if node.id not in ("d0.1", "d2.0")]
     analyzer = hiding.snapshot().manifest("chunk").analyzer
     for query in QUERIES:
-        found = {hit.node.id: hit.score for hit in BM25Variant(hiding.group("chunk"))(query).hits}
+        scores_by_id = {hit.node.id: hit.score for hit in BM25Variant(hiding.group("chunk"))(query).hits}
         expected = Lucene([analyzer.terms(node.indexed_text) for node in readable]).scores(analyzer.terms(query.text))
-        assert found == pytest.approx({readable[at].id: score for at, score in expected.items()}, rel=1e-9)
+        assert scores_by_id == pytest.approx({readable[name].id: score for name, score in expected.items()}, rel=1e-9)

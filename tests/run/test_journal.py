@@ -37,7 +37,7 @@ ROW: tuple[Any, ...] = (0, 0, 0, Identity(), 0.0, 0.0, False, 0, 0, 0, 0, 0.0, "
 
 def all_at_once(*calls: Any) -> None:
     threads = [threading.Thread(target=call) for call in calls]
-    before = sys.getswitchinterval()
+    previous_interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         for thread in threads:
@@ -45,7 +45,7 @@ def all_at_once(*calls: Any) -> None:
         for thread in threads:
             thread.join()
     finally:
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(previous_interval)
 
 
 @pytest.mark.slow
@@ -65,12 +65,12 @@ def test_no_span_is_lost_between_threads(tmp_path: Path) -> None:
 def test_a_result_that_left_memory_is_found_in_the_file(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", entries=1) as runs:
         for key in (b"first", b"second"):
-            runs.cache.put(key, key.decode(), Usage())
+            runs.cache.save(key, key.decode(), Usage())
         assert runs.database.flush()
-        assert list(runs.cache._kept) == [b"second"]
-        found = runs.cache.get(b"first")
-    assert found is not None
-    assert found.value == "first"
+        assert list(runs.cache._entries) == [b"second"]
+        result = runs.cache.get(b"first")
+    assert result is not None
+    assert result.value == "first"
 
 
 def test_flushing_waits_for_everything_that_was_queued(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_many_spans_are_written_by_one_statement(tmp_path: Path, monkeypatch: py
         statements: list[int] = []
         write = runs.database.write
 
-        def counted(statement: str, rows: Any, count: int = 1) -> None:
+        def count_calls(statement: str, rows: Any, count: int = 1) -> None:
             statements.append(len(rows()))
             write(statement, rows, count)
 
-        monkeypatch.setattr(runs.database, "write", counted)
+        monkeypatch.setattr(runs.database, "write", count_calls)
         runs.journal.buffer = 2500
         for n in range(2500):
             runs.journal.record(("run", n, *ROW[1:]))
@@ -142,11 +142,11 @@ def test_short_runs_are_written_together_without_being_flushed(tmp_path: Path, m
     counts: list[int] = []
     write = runs.database.write
 
-    def counted(statement: str, rows: Any, count: int = 1) -> None:
+    def count_calls(statement: str, rows: Any, count: int = 1) -> None:
         counts.append(count)
         write(statement, rows, count)
 
-    monkeypatch.setattr(runs.database, "write", counted)
+    monkeypatch.setattr(runs.database, "write", count_calls)
     for _ in range(20):
         with Run(journal=runs.journal):
             Ask()(Query("q"))
@@ -158,8 +158,8 @@ def test_short_runs_are_written_together_without_being_flushed(tmp_path: Path, m
     with Run(journal=runs.journal):
         Ask()(Query("last"))
     runs.close()
-    with Runs(tmp_path / "runs.db") as again:
-        assert len(again.journal.runs(30)) == 21, "closing writes what was to be written soon"
+    with Runs(tmp_path / "runs.db") as second_runs:
+        assert len(second_runs.journal.runs(30)) == 21, "closing writes what was to be written soon"
 
 
 def test_a_run_that_ends_after_the_file_was_closed_counts_its_spans_as_dropped(tmp_path: Path) -> None:
@@ -179,10 +179,10 @@ def test_run_ids_are_distinct_and_in_order_in_a_process() -> None:
 
 
 def test_any_text_is_kept_and_comes_back(tmp_path: Path) -> None:
-    asked = Query("half a pair \ud800, \x00 and \u202e")
+    query = Query("half a pair \ud800, \x00 and \u202e")
     for _ in range(2):
         with Runs(tmp_path / "runs.db") as runs, Run(journal=runs.journal, cache=runs.cache):
-            assert Ask()(asked).text == asked.text + "a"
+            assert Ask()(query).text == query.text + "a"
             runs.journal.flush()
             assert runs.database.problem == ""
     assert COUNTER.calls == 1
@@ -311,10 +311,10 @@ def test_two_processes_share_one_file(tmp_path: Path) -> None:
         "print(COUNTER.calls, runs.database.problem)"
     )
     root = Path(__file__).resolve().parents[2]
-    both = [subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=-1, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=600)[0].split() for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert all(len(words) == 1 and int(words[0]) <= 50 for words in said)
+    processes = [subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=-1, text=True) for _ in range(2)]
+    parts = [process.communicate(timeout=600)[0].split() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert all(len(words) == 1 and int(words[0]) <= 50 for words in parts)
     with Runs(tmp_path / "runs.db") as runs:
         assert runs.database.read("SELECT count(*) FROM cache") == [(50,)]
         assert len(runs.journal.runs()) == 2
@@ -339,26 +339,26 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
                 Long()(Query(f"{start * 10 + n:04d}"))
             runs.journal.flush()
     with Runs(tmp_path / "runs.db") as runs:
-        ((total, kept),) = runs.database.read("SELECT sum(size), count(*) FROM cache")
+        ((total, record),) = runs.database.read("SELECT sum(size), count(*) FROM cache")
         assert total <= 400_000
-        assert kept > 0
+        assert record > 0
         assert runs.database.size() < 800_000
 
 
 def test_threads_read_at_the_same_time(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         for n in range(20):
-            runs.cache.put(str(n).encode(), Query(str(n)), Usage())
+            runs.cache.save(str(n).encode(), Query(str(n)), Usage())
         runs.journal.flush()
-        runs.cache._kept.clear()
+        runs.cache._entries.clear()
         wrong: list[int] = []
 
-        def look() -> None:
+        def read_entries() -> None:
             for n in range(20):
-                entry = runs.cache._from_database(str(n).encode())
+                entry = runs.cache._read_entry(str(n).encode())
                 if entry is None or entry.value != Query(str(n)):
                     wrong.append(n)
 
-        all_at_once(*(look for _ in range(8)))
+        all_at_once(*(read_entries for _ in range(8)))
         assert wrong == []
         assert runs.database.problem == ""

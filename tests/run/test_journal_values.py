@@ -16,7 +16,7 @@ from spolia.core.operator import Operator
 from spolia.core.redaction import Patterns
 from spolia.journal import Exchange, Journal, Runs, TraceSpan, ValueLost, ValueReader
 from spolia.journal.database import VALUES
-from spolia.journal.values import hiding
+from spolia.journal.values import make_redaction
 from spolia.models import Lines, Role, ScriptedModel
 from spolia.models.prompting.role import Ask, Brief
 from spolia.run import Run
@@ -45,11 +45,11 @@ def ranking(*numbers: int, text: str = "why?") -> Ranking:
 
 
 def traced(journal: Journal, flow: Operator[Any, Any], value: Any, **run: Any) -> list[TraceSpan]:
-    with Run(journal=journal, **run) as one:
+    with Run(journal=journal, **run) as item:
         flow(value)
     assert journal.flush()
     assert journal.database.problem == ""
-    return journal.spans(one.id)
+    return journal.spans(item.id)
 
 
 def kept(journal: Journal, span: TraceSpan) -> tuple[Any, Any, Any]:
@@ -79,10 +79,10 @@ def test_a_value_is_stored_once_however_often_it_passes(tmp_path: Path) -> None:
         assert details[1].output == details[3].output
         # three operators, three rankings, their query, and the nodes that were shown
         assert count(runs, "trace_values") == 3 + 3 + 1 + 3
-        before = count(runs, "trace_values")
-    with Runs(tmp_path / "runs.db", values=True) as again:  # nor by another process
-        traced(again.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
-        assert count(again, "trace_values") == before
+        previous_count = count(runs, "trace_values")
+    with Runs(tmp_path / "runs.db", values=True) as second_runs:  # nor by another process
+        traced(second_runs.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
+        assert count(second_runs, "trace_values") == previous_count
 
 
 def test_nothing_is_kept_of_values_unless_it_is_switched_on(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_rows_of_a_batch_have_their_own_values(tmp_path: Path) -> None:
             DoublesRows().batch([1, 2])
         runs.journal.flush()
         values, details = ValueReader(runs.database), runs.journal.details(run.id)
-        assert [(values[one.input], values[one.output]) for one in details.values()] == [(1, 2), (2, 4)]
+        assert [(values[detail.input], values[detail.output]) for detail in details.values()] == [(1, 2), (2, 4)]
 
 
 def test_a_failed_step_has_an_input_and_no_output(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_what_a_model_was_sent_and_replied_is_kept_and_found_again_for_a_cached_
         assert isinstance(exchange, Exchange)
         assert "<question>Who?</question>" in exchange.prompt.messages[-1].content
         assert exchange.reply.text == "one\ntwo"
-        again = runs.journal.details(second.run)[1]
-        assert again.exchanges == ""
-        assert runs.journal.exchanges_of(again.operator, again.input, frozenset()) == detail.exchanges
+        second_detail = runs.journal.details(second.run)[1]
+        assert second_detail.exchanges == ""
+        assert runs.journal.find_exchanges(second_detail.operator, second_detail.input, frozenset()) == detail.exchanges
 
 
 def test_what_somebody_was_sent_is_not_found_for_others(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_what_somebody_was_sent_is_not_found_for_others(tmp_path: Path) -> None:
         (span,) = traced(runs.journal, ask, brief, principal="ann", groups=("staff",))
         detail = runs.journal.details(span.run)[1]
         assert detail.principals == ("ann", "staff")
-        for who, is_shown in (((), False), (("ann",), False), (("ann", "staff", "bob"), True)):
-            found = runs.journal.exchanges_of(detail.operator, detail.input, frozenset(who))
-            assert bool(found) is is_shown
+        for principals, is_shown in (((), False), (("ann",), False), (("ann", "staff", "bob"), True)):
+            text = runs.journal.find_exchanges(detail.operator, detail.input, frozenset(principals))
+            assert bool(text) is is_shown
 
 
 def written(path: Path) -> bytes:
@@ -194,25 +194,25 @@ def test_texts_are_redacted_before_they_are_written(tmp_path: Path) -> None:
 
 
 def test_what_begins_a_line_is_redacted_in_traces_values_and_cached_results(tmp_path: Path) -> None:
-    found = [
+    texts = [
         "4111 1111 1111 1111",
         "192.168.17.23",
         "GB82 WEST 1234 5698 7654 32",
         "+44 20 7946 0958",
         f"sk-{'a1' * 9}",
     ]
-    given = {f"{before}{one}": [{"said": f"{before}{one}"}] for one in found for before in "\n\t"} | {
-        "n": 4111111111111111
-    }
-    with Runs(tmp_path / "runs.db", values=True, redact=hiding(Patterns())) as runs:
-        runs.cache.put(b"key", given, Usage())
-        traced(runs.journal, step(lambda value: value), given)
-        traced(runs.journal, step(lambda value: Query("\n".join(value))), given)
+    inputs = {
+        f"{previous_value}{text}": [{"said": f"{previous_value}{text}"}] for text in texts for previous_value in "\n\t"
+    } | {"n": 4111111111111111}
+    with Runs(tmp_path / "runs.db", values=True, redact=make_redaction(Patterns())) as runs:
+        runs.cache.save(b"key", inputs, Usage())
+        traced(runs.journal, step(lambda value: value), inputs)
+        traced(runs.journal, step(lambda value: Query("\n".join(value))), inputs)
         (span,) = traced(runs.journal, step(lambda value: object()), {"n": 4111111111111111})
         assert ValueReader(runs.database)[runs.journal.details(span.run)[span.span].input] == {"n": "[CARD]"}
     raw = written(tmp_path / "runs.db")
     assert b"[IBAN]" in raw
-    assert not [one for one in [*found, "4111111111111111"] if one.encode() in raw]
+    assert not [text for text in [*texts, "4111111111111111"] if text.encode() in raw]
 
 
 def test_of_a_long_value_the_beginning_is_kept_and_the_rest_is_said_to_be_lost(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_of_a_long_value_the_beginning_is_kept_and_the_rest_is_said_to_be_lost(t
         runs.journal.max_value_bytes = 1000
         (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text="long " * 300))
         values, detail = ValueReader(runs.database), runs.journal.details(span.run)[1]
-        query = values.plain(detail.input)["Ranking"]["query"]["use"]
+        query = values.read_plain(detail.input)["Ranking"]["query"]["use"]
         with pytest.raises(ValueLost, match="1,000 are kept") as lost:
             values[query]
         assert "long long" in lost.value.words
@@ -266,12 +266,12 @@ def test_a_file_of_before_is_read_and_gets_the_tables_with_the_first_value(tmp_p
         traced(runs.journal, FirstOfAll(), ranking(0))
         run = runs.journal.runs()[0][0]
     assert not sqlite3.connect(path).execute("SELECT 1 FROM sqlite_master WHERE name LIKE 'trace%'").fetchall()
-    with Runs(path, values=True) as again:
-        assert again.journal.details(run) == {}
-        assert again.journal.exchanges_of("a", "b", frozenset()) == ""
-        (span,) = traced(again.journal, FirstOfAll(), ranking(1))
-        assert kept(again.journal, span)[1] == ranking(1)
-        again.journal.prune(0)
+    with Runs(path, values=True) as second_runs:
+        assert second_runs.journal.details(run) == {}
+        assert second_runs.journal.find_exchanges("a", "b", frozenset()) == ""
+        (span,) = traced(second_runs.journal, FirstOfAll(), ranking(1))
+        assert kept(second_runs.journal, span)[1] == ranking(1)
+        second_runs.journal.prune(0)
     assert VALUES.count("IF NOT EXISTS") == 3
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from spolia.core.combinators import Branch, Guard, Loop
 from spolia.core.function import step
-from spolia.core.operator import Operator, inside
-from spolia.core.run_context import charge, degrade, overhearing
+from spolia.core.operator import Operator, walk_values
+from spolia.core.run_context import charge, collect_degradations, degrade
 from spolia.errors import BudgetSpent, DegradedWarning, ModelUnavailable, QueryError
 from spolia.journal import Cache, Runs
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
 from spolia.run import lane as lane_module
-from spolia.run.lane import counted_reasons, step_names
+from spolia.run.lane import count_reasons, step_names
 from spolia.types import Answer, Chain, Hit, Node, Query, Ranking, Usage
 from tests.cases import check_each
 
@@ -110,23 +110,23 @@ def test_rows_of_a_batch_are_on_the_account_too() -> None:
 
 def test_each_lane_has_its_own_cost_and_the_run_the_sum() -> None:
     with Run() as run:
-        with run.lane() as one:
+        with run.lane() as first_lane:
             (local >> read)(ASKED)
         with run.lane() as two:
             local(ASKED)
-    assert (one.usage, two.usage) == (Usage(1, 10, 0, 1), Usage(embedded=1))
-    assert run.usage == one.usage + two.usage
+    assert (first_lane.usage, two.usage) == (Usage(1, 10, 0, 1), Usage(embedded=1))
+    assert run.usage == first_lane.usage + two.usage
 
 
 def test_a_lane_tells_what_came_from_the_cache() -> None:
     with Run(cache=Cache()) as run:
         with run.lane() as first:
             kept(ASKED)
-        with run.lane() as again:
+        with run.lane() as second_lane:
             kept(ASKED)
-    assert (first.cached, again.cached) == (False, True)
-    assert (again.usage, again.spent) == (Usage(calls=1), Usage())
-    assert [ranking.source for ranking in again.retrievals] == ["kept"]
+    assert (first.cached, second_lane.cached) == (False, True)
+    assert (second_lane.usage, second_lane.spent) == (Usage(calls=1), Usage())
+    assert [ranking.source for ranking in second_lane.retrievals] == ["kept"]
 
 
 def test_a_lane_knows_its_spans(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -158,8 +158,8 @@ def test_a_budget_of_each_question_holds_in_its_lane() -> None:
     def asks(query: Query) -> Query:
         from spolia.core.run_context import reserve
 
-        with reserve(Usage(calls=1)) as held:
-            held.settle(Usage(calls=1))
+        with reserve(Usage(calls=1)) as reservation:
+            reservation.settle(Usage(calls=1))
         return query
 
     with Run(per_question=Budget(calls=2)) as run:
@@ -210,11 +210,15 @@ def test_what_fails_is_counted_at_the_step_of_the_flow_in_which_it_fails(
 ) -> None:
     with Run() as run, run.lane() as lane:
         _ = flow.batch([ASKED]) if batched else flow(ASKED)
-    steps = lane.steps(flow)
-    assert {one.step: one.failed for one in steps if one.failed} == failed
-    told = {one.step: {why.partition(". In the step")[0]: n for why, n in one.reasons} for one in steps if one.reasons}
-    assert told == reasons
-    assert all(one.calls == 1 for one in steps)
+    steps = lane.count_calls(flow)
+    assert {item.step: item.failed for item in steps if item.failed} == failed
+    message = {
+        item.step: {reason.partition(". In the step")[0]: n for reason, n in item.reasons}
+        for item in steps
+        if item.reasons
+    }
+    assert message == reasons
+    assert all(item.calls == 1 for item in steps)
 
 
 def test_two_steps_of_one_class_are_told_apart() -> None:
@@ -229,10 +233,10 @@ def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest
 
     def noted(flow: object) -> Iterator[object]:
         walked.append(id(flow))
-        return inside(flow)
+        return walk_values(flow)
 
     monkeypatch.setattr(lane_module, "inside", noted)
-    flow, before = calls_local.but() >> read, len(lane_module._NAMES)
+    flow, previous_count = calls_local.but() >> read, len(lane_module._NAMES)
     with Run() as run, run.lane() as lane:
         flow(Query("q"))
         flow(Query("another"))
@@ -241,15 +245,19 @@ def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest
     assert walked == [id(flow)]
     del flow, run, lane
     gc.collect()
-    assert len(lane_module._NAMES) <= before
+    assert len(lane_module._NAMES) <= previous_count
 
 
 def test_a_copy_of_a_flow_has_steps_of_its_own() -> None:
     flow = calls_local.but() >> read
-    for one in (flow, pickle.loads(pickle.dumps(flow)), copy.copy(flow)):
+    for item in (flow, pickle.loads(pickle.dumps(flow)), copy.copy(flow)):
         with Run() as run, run.lane() as lane:
-            one(Query("q"))
-        assert [(of.step, of.calls) for of in lane.steps(one)] == [("Then", 1), ("calls_local", 1), ("read", 1)]
+            item(Query("q"))
+        assert [(step_of_copy.step, step_of_copy.calls) for step_of_copy in lane.count_calls(item)] == [
+            ("Then", 1),
+            ("calls_local", 1),
+            ("read", 1),
+        ]
 
 
 @step
@@ -265,7 +273,7 @@ def test_an_end_that_a_flow_plans_is_not_out_of_order(reason: str, counted: dict
     flow = Loop(asks_on.but(reason=reason), max_steps=2)
     with Run() as run, run.lane() as lane:
         ended = flow(Chain(ASKED))
-    assert (lane.ends, counted_reasons(lane.steps(flow))) == ({ended.stop}, counted)
+    assert (lane.ends, count_reasons(lane.count_calls(flow))) == ({ended.stop}, counted)
     assert ended.stop == (reason or "cap")
 
 
@@ -277,7 +285,7 @@ def test_a_budget_that_ends_a_loop_is_out_of_order() -> None:
     flow = Loop(spent, max_steps=2)
     with Run() as run, run.lane() as lane:
         flow(Chain(ASKED))
-    (reasons,) = counted_reasons(one for one in lane.steps(flow) if one.step == "Loop").values()
+    (reasons,) = count_reasons(item for item in lane.count_calls(flow) if item.step == "Loop").values()
     assert lane.ends == {"budget"}
     assert reasons["Ended by 'budget'."] == 1
 
@@ -287,9 +295,9 @@ def test_a_warning_is_given_where_nobody_records_what_failed() -> None:
         gives_up(ASKED)
     with Run(), pytest.warns(DegradedWarning, match="nothing came"):
         gives_up(ASKED)
-    with warnings.catch_warnings(), overhearing() as said:
+    with warnings.catch_warnings(), collect_degradations() as texts:
         warnings.simplefilter("error")
         gives_up(ASKED)
         with Run() as run, run.lane():
             gives_up(ASKED)
-    assert said == ["nothing came"] * 2
+    assert texts == ["nothing came"] * 2

@@ -103,24 +103,24 @@ def test_answers_to_several_states_tell_why_each_loop_ended(flow: Operator[Any, 
     states = (Growing("a"), Growing("b", steps=2), Growing("c", stop="mine"))
     (row,) = flow.batch([states])
     assert isinstance(row, tuple)
-    for found in (flow(states), row):
-        assert [answer.stop_reason for answer in found] == ["cap", "sufficient", "mine"]
+    for result in (flow(states), row):
+        assert [answer.stop_reason for answer in result] == ["cap", "sufficient", "mine"]
 
 
 def test_the_answers_of_a_branch_after_a_loop_tell_why_it_ended() -> None:
     flow = Loop(Grow(), until=LongEnough(9), max_steps=3) >> Branch(Read(), Read("forced"))
     (row,) = flow.batch([Growing("a")])
     assert isinstance(row, tuple)
-    for found in (flow(Growing("a")), row):
-        assert [answer.stop_reason for answer in found] == ["cap", "forced"]
+    for result in (flow(Growing("a")), row):
+        assert [answer.stop_reason for answer in result] == ["cap", "forced"]
 
 
 def test_rows_of_a_batch_tell_their_own_reasons() -> None:
     flow = Loop(Grow(), until=LongEnough(4), max_steps=3) >> Read()
     rows = [Growing("a"), Growing("b", steps=2), Growing("c", stop="answered"), Growing("d", stop="mine")]
     with Run() as run:
-        found = run.batch(flow, rows)
-    assert [answer.stop_reason for answer in found if isinstance(answer, Answer)] == [
+        results = run.batch(flow, rows)
+    assert [answer.stop_reason for answer in results if isinstance(answer, Answer)] == [
         "cap", "sufficient", "answered", "mine",
     ]  # fmt: skip
 
@@ -213,8 +213,8 @@ def test_every_judge_stops_a_loop_over_a_state_of_the_users_own(judge: str) -> N
         ended = flow(Query("Who employed Olsen?"))
         assert run.batch(flow, [Query("Who employed Olsen?")] * 2) == [ended, ended]
     assert (ended.turns, ended.stop) == (2, reason)
-    assert load(dump(flow, given=(given := {"begin": begin, "on": search_on, "two": two_turns, "label": label,
-                     "llm": SAYS, "similar": Similar()})), given=given) == flow  # fmt: skip
+    assert load(dump(flow, objects=(objects := {"begin": begin, "on": search_on, "two": two_turns, "label": label,
+                     "llm": SAYS, "similar": Similar()})), objects=objects) == flow  # fmt: skip
 
 
 def test_a_judge_that_does_not_take_the_state_is_told_how_to_get_its_part() -> None:

@@ -26,10 +26,10 @@ def test_what_is_being_opened_holds_nothing_that_the_threads_of_the_run_need() -
 
 
 def test_arms_that_want_the_same_at_the_same_time_open_it_once() -> None:
-    opened = count(1)
+    counter = count(1)
 
     def slowly() -> int:
-        number = next(opened)
+        number = next(counter)
         time.sleep(0.05)
         return number
 
@@ -65,6 +65,6 @@ def test_what_could_not_be_opened_is_tried_again() -> None:
         raise OSError("gone")
 
     with Run(threads=3):
-        found = gather([lambda: pin("store", fails)] * 2)
-        assert all(isinstance(one, Failure) for one in found)
+        results = gather([lambda: pin("store", fails)] * 2)
+        assert all(isinstance(result, Failure) for result in results)
         assert pin("store", lambda: 1) == 1

@@ -114,13 +114,13 @@ def test_what_comes_from_the_cache_equals_what_was_computed() -> None:
     for op, value in cases:
         plain = op.apply(value)
         with Run(cache=Cache()):
-            found = [op(value), op(value), *op.batch([value, value])]
-        assert all(result == plain for result in found), op
-        assert all(type(result) is type(plain) for result in found), op
+            found_result = [op(value), op(value), *op.batch([value, value])]
+        assert all(result == plain for result in found_result), op
+        assert all(type(result) is type(plain) for result in found_result), op
     with Run(cache=Cache()):
-        other = Query("z", question="Other?")
+        other_query = Query("z", question="Other?")
         Fused()(rankings)
-        assert Fused()((Ranking(other, rankings[0].hits),)).query == other
+        assert Fused()((Ranking(other_query, rankings[0].hits),)).query == other_query
         assert [Fresh()(query).origin for _ in range(2)] == [query, query]
         assert [Same()(query).origin for _ in range(2)] == [query.origin] * 2
 
@@ -138,7 +138,7 @@ class Sometimes(Costly):
     """Gives a failure instead of raising it, alone or among others."""
 
     def make(self, value: str) -> Any:
-        failed = Failure.of(ModelUnavailable("down"))
+        failed = Failure.from_error(ModelUnavailable("down"))
         return failed if value == "alone" else (1, (failed,)) if value == "inside" else value
 
     def apply_batch(self, values: Sequence[Any], /) -> list[Any]:
@@ -173,7 +173,7 @@ class Metered(Operator[Query, Query]):
                     time.sleep(0.002)
                     results.append(value)
             except Exception as error:
-                results.append(Failure.of(error))
+                results.append(Failure.from_error(error))
         return results
 
 
@@ -186,9 +186,9 @@ def test_a_row_does_not_fail_because_the_same_question_had_no_budget_elsewhere()
                     pass
             return Query(value.text)
 
-    asked = [Query("q", "poor"), Query("q", "rich"), Query("q", "poor")]
+    queries = [Query("q", "poor"), Query("q", "rich"), Query("q", "poor")]
     with Run(cache=Cache(), per_question=Budget(calls=1)):
-        rows = (Spend() >> Metered()).batch(asked)
+        rows = (Spend() >> Metered()).batch(queries)
     assert [isinstance(row, Failure) for row in rows] == [True, False, True]
 
 
@@ -259,11 +259,11 @@ def test_functions_of_one_name_do_not_share_results() -> None:
             return reply
 
 
-def scaled(by: int) -> Operator[Any, Any]:
+def scaled(factor: int) -> Operator[Any, Any]:
     @dataclass(frozen=True)
     class Scaled(Costly):
         def make(self, value: int) -> int:
-            return value * by
+            return value * factor
 
     return Scaled()
 
@@ -271,7 +271,7 @@ def scaled(by: int) -> Operator[Any, Any]:
 @pytest.mark.parametrize("share", [False, True])
 def test_classes_of_one_name_do_not_share_results(share: bool) -> None:
     with Run(cache=Cache(), share=share):
-        assert [scaled(by)(10) for by in (1, 2, 1)] == [10, 20, 10]
+        assert [scaled(number)(10) for number in (1, 2, 1)] == [10, 20, 10]
     assert COUNTER.calls == 2
 
 
@@ -303,16 +303,16 @@ def endless(query: Query) -> Query:
 
 @pytest.mark.parametrize("share", [False, True])
 def test_a_step_that_calls_itself_for_ever_fails_and_does_not_wait_for_itself(share: bool) -> None:
-    found: list[Any] = []
+    result: list[Any] = []
 
     def work() -> None:
         with Run(cache=None if share else Cache(), share=share):
-            found.extend(endless.batch([Query("?")]))
+            result.extend(endless.batch([Query("?")]))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(600)
-    assert [one.kind for one in found] == ["RecursionError"]
+    assert [item.kind for item in result] == ["RecursionError"]
 
 
 OWN_CLASSES = """
@@ -344,15 +344,15 @@ def test_a_changed_class_of_yours_is_run_again_and_a_changed_remark_is_not(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    cache, found = Cache(), []
+    cache, results = Cache(), []
     for word, remark in (("old", "one"), ("old", "another remark"), ("new", "one")):
         (tmp_path / "own_classes.py").write_text(OWN_CLASSES.format(word=word, remark=remark))
         sys.modules.pop("own_classes", None)
         with Run(cache=cache):
-            found.append(importlib.import_module("own_classes").Whole()(Query("?")).text)
+            results.append(importlib.import_module("own_classes").Whole()(Query("?")).text)
     sys.modules.pop("own_classes")
-    assert found == ["old", "old", "new"]
-    assert len(cache._kept) == 2
+    assert results == ["old", "old", "new"]
+    assert len(cache._entries) == 2
 
 
 @pytest.mark.slow
@@ -364,7 +364,7 @@ def test_nothing_is_left_behind_by_many_questions() -> None:
         for _ in range(50):
             list(run.stream(Ask(), Query("q")))
             run.stream(Ask(), Query("q"))
-    assert len(cache._kept) == 100
+    assert len(cache._entries) == 100
     assert cache._claims == run._pins == {}
     assert len(run.scope._inner) <= 1
     assert run.scope._closers == []

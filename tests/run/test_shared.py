@@ -81,17 +81,19 @@ def grid(kind: type[Retriever]) -> list[Operator[Query, Ranking]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Retriever, Vectorised])
 def test_144_flows_over_three_retrievers_search_three_times(kind: type[Retriever]) -> None:
-    every = grid(kind)
-    plain = [flow(Query("why?")) for flow in every]
+    all_flows = grid(kind)
+    plain = [flow(Query("why?")) for flow in all_flows]
     COUNTER.reset()
     with Run(share=True) as run:
-        shared = [flow(Query("why?")) for flow in every]
-        batched = [flow.batch([Query("why?")])[0] for flow in every]
+        shared = [flow(Query("why?")) for flow in all_flows]
+        batched = [flow.batch([Query("why?")])[0] for flow in all_flows]
     assert COUNTER.calls == 3
     assert run.counts()[kind.type_id()] == 3
     assert run.counts()["ReciprocalRankFusion"] == 4 * 6
     assert shared == plain == batched
-    assert [[hit.parts for hit in one.hits] for one in shared] == [[hit.parts for hit in one.hits] for one in plain]
+    assert [[hit.parts for hit in ranking.hits] for ranking in shared] == [
+        [hit.parts for hit in ranking.hits] for ranking in plain
+    ]
 
 
 @pytest.mark.parametrize("kind", [Retriever, Vectorised])
@@ -128,13 +130,13 @@ def test_a_shared_run_gives_what_a_plain_one_gives(flow: Operator[Query, Query],
 def test_a_shared_result_has_the_provenance_of_who_asks() -> None:
     ann, bob = Query("tide", origin=Query("Ann's?")), Query("tide", origin=Query("Bob's?"))
     with Run(share=True):
-        one, other, rows = Retriever("r")(ann), Retriever("r")(bob), Vectorised("v").batch([ann, bob])
+        ranking, other_ranking, rows = Retriever("r")(ann), Retriever("r")(bob), Vectorised("v").batch([ann, bob])
         same = Retriever("r")(Query("tide", origin=Query("Ann's?")))
-    assert one.query is ann
-    assert other.query is bob
+    assert ranking.query is ann
+    assert other_ranking.query is bob
     assert [row.query for row in rows if isinstance(row, Ranking)] == [ann, bob]
     assert [row.query.origin for row in rows if isinstance(row, Ranking)] == [ann.origin, bob.origin]
-    assert same == one
+    assert same == ranking
     assert COUNTER.calls == 2
 
 
@@ -160,9 +162,9 @@ class Better(Operator[Sequence[Answer], Answer]):
 
 def test_what_is_shared_loses_no_evidence_that_computing_it_would_give() -> None:
     rankings = [found(Query("?"), source, "a") for source in ("first", "second")]
-    fused, given = Better(Model("m")), [(Answer("so", evidence=ranking),) for ranking in rankings]
+    fused, input_answers = Better(Model("m")), [(Answer("so", evidence=ranking),) for ranking in rankings]
     with Run(share=True):
-        answers = [fused(given[0]), fused(given[1]), fused(given[0])]
+        answers = [fused(input_answers[0]), fused(input_answers[1]), fused(input_answers[0])]
     assert [answer.evidence for answer in answers] == [*rankings, rankings[0]]
     assert COUNTER.calls == 2
 
@@ -191,12 +193,12 @@ class Poorly(Operator[str, str]):
 @pytest.mark.parametrize("how", ["raises", "degrades", "drops an arm"])
 def test_what_failed_or_is_degraded_is_not_shared(how: str) -> None:
     flow: Operator[str, Any] = Poorly(how) if how != "drops an arm" else Branch(Poorly("raises"), kept, min_arms=1)
-    after = flow >> made_of_it
+    later_flow = flow >> made_of_it
     with Run(share=True) as run:
         for _ in range(2):
-            after.batch(["q"])
+            later_flow.batch(["q"])
             if how != "raises":
-                after("q")
+                later_flow("q")
     assert COUNTER.calls == (2 if how == "raises" else 4)
     assert run.counts().get(made_of_it.type_id(), 0) in (0, 1)
 
@@ -245,7 +247,7 @@ def test_what_is_shared_takes_bounded_memory_and_what_was_used_last_stays() -> N
             large(0)
     assert run.results is not None
     assert 0 < run.results.bytes <= 100_000
-    assert len(run.results._kept) == 9
+    assert len(run.results._entries) == 9
     assert COUNTER.seen == list(range(50))
     assert run.results._claims == {}
 
@@ -258,14 +260,14 @@ def inside(query: Query) -> Answer:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_lane_has_the_retrievals_of_shared_steps_too(threads: int) -> None:
-    both = Branch(Retriever("a"), Retriever("b")) >> ReciprocalRankFusion()
-    every: list[Operator[Query, Any]] = [inside, both, Guard(both), Identity[Query]() >> inside]
+    branch = Branch(Retriever("a"), Retriever("b")) >> ReciprocalRankFusion()
+    all_flows: list[Operator[Query, Any]] = [inside, branch, Guard(branch), Identity[Query]() >> inside]
     with Run(share=True, threads=threads) as run:
         inside(Query("q"))  # outside of any lane
-        for flow in [*every, *every]:
+        for flow in [*all_flows, *all_flows]:
             with run.lane() as lane:
                 flow(Query("q"))
-            with Run() as other, other.lane() as expected:
+            with Run() as other_run, other_run.lane() as expected:
                 flow(Query("q"))
             assert lane.retrievals == expected.retrievals
             assert lane.usage == expected.usage

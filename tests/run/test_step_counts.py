@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spolia.core.combinators import Branch, Guard
 from spolia.core.function import step
-from spolia.core.operator import Operator, inside
+from spolia.core.operator import Operator, walk_values
 from spolia.core.run_context import degrade
 from spolia.errors import QueryError
 from spolia.run import Run
@@ -85,18 +85,20 @@ def test_the_account_of_a_question_has_what_each_step_did(
     for number, outcome in mine:
         calls[names[number]] += 1
         failed[names[number]] += outcome in ("failed", "in vain", "raised")
-    told = [one for one in lane.steps(flow) if one.step in names.values()]
-    assert not any(one.failed for one in lane.steps(flow) if one not in told)  # what passes a failure on has not failed
-    assert {one.step: one.calls for one in told} == dict(calls)
-    assert {one.step: one.failed for one in told} == dict(failed)
-    assert all(one.never_worked == (one.failed == one.calls) for one in told)
-    for one in told:
-        assert sum(n for _, n in one.reasons) == sum(
-            outcome != "worked" for number, outcome in mine if names[number] == one.step
+    steps = [item for item in lane.count_calls(flow) if item.step in names.values()]
+    assert not any(
+        item.failed for item in lane.count_calls(flow) if item not in steps
+    )  # what passes a failure on has not failed
+    assert {item.step: item.calls for item in steps} == dict(calls)
+    assert {item.step: item.failed for item in steps} == dict(failed)
+    assert all(item.never_worked == (item.failed == item.calls) for item in steps)
+    for item in steps:
+        assert sum(n for _, n in item.reasons) == sum(
+            outcome != "worked" for number, outcome in mine if names[number] == item.step
         )
 
 
 def named(flow: Operator[int, int]) -> list[tuple[int, str]]:
     """The number of each leaf, and what the account calls it."""
     names = step_names(flow)
-    return [(one.number, names[id(one)]) for one in inside(flow) if isinstance(one, Leaf)]
+    return [(item.number, names[id(item)]) for item in walk_values(flow) if isinstance(item, Leaf)]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from spolia.core.combinators import Branch, Each, Identity, places, settle
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, charge, narrowing
+from spolia.core.run_context import access, charge, run_filter
 from spolia.errors import WiringError
 from spolia.journal import Cache, Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -45,12 +45,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
         writer.define("chunk", MANIFEST.but(embeddings=()))
         put(writer, "open.txt", "A treasure for all.\n")
         put(writer, "secret.txt", "A treasure of Ann's.\n", ("ann",))
-    before = {name: globals()[name] for name in ("CORPUS", "RETRIEVER", "SERVICE")}
+    previous_value = {name: globals()[name] for name in ("CORPUS", "RETRIEVER", "SERVICE")}
     retriever = BM25(corpus.group())
     globals().update(CORPUS=corpus, RETRIEVER=retriever, SERVICE=SimpleNamespace(retriever=retriever))
     BY_NAME["it"] = retriever
     yield corpus
-    globals().update(before)
+    globals().update(previous_value)
 
 
 def texts(found: Any) -> list[str]:
@@ -197,7 +197,7 @@ VISIBLE: tuple[Callable[[], Retriever], ...] = (
 def test_a_cached_step_whose_code_shows_a_store_beside_its_fields_is_refused(form: Callable[[], Retriever]) -> None:
     with pytest.raises(WiringError, match="cached") as caught:
         form()
-    assert any(said in str(caught.value) for said in ("keyword argument", "def name", "function of its own"))
+    assert any(message in str(caught.value) for message in ("keyword argument", "def name", "function of its own"))
 
 
 def test_the_error_of_a_cached_step_over_a_global_retriever_says_to_make_it_a_keyword_argument() -> None:
@@ -338,8 +338,8 @@ def in_a_thread_of_its_own(query: Query) -> Ranking:
 
 @step(cached=True)
 def of_who_asks(query: Query) -> Ranking:
-    who = " ".join(sorted(access())) + str(narrowing())
-    return Ranking(query, (), who)
+    principals = " ".join(sorted(access())) + str(run_filter())
+    return Ranking(query, (), principals)
 
 
 @dataclass(frozen=True)
@@ -416,19 +416,19 @@ def test_a_cached_result_is_the_uncached_one_whoever_asks_and_whenever(
             reader = "bob" if reader == "ann" else "ann"
             show_secret_to(reader)
         else:
-            kept = asked(op, event, cache, batched)
-            assert kept == asked(op, event, None, batched)
+            record = asked(op, event, cache, batched)
+            assert record == asked(op, event, None, batched)
 
 
 def show_secret_to(reader: str) -> None:
     with CORPUS.writer() as writer:
-        (secret,) = [one for one in writer.documents() if "Ann's" in one.text]
+        (secret,) = [document for document in writer.documents() if "Ann's" in document.text]
         if secret.readers != (reader,):
             writer.set_readers(secret, (reader,))
 
 
-def asked(op: Operator[Query, Any], who: str, cache: Cache | None, batched: bool) -> Any:
-    with Run(principal=who, cache=cache):
+def asked(op: Operator[Query, Any], principals: str, cache: Cache | None, batched: bool) -> Any:
+    with Run(principal=principals, cache=cache):
         return Each(op)((QUERY, QUERY))[0] if batched else op(QUERY)
 
 
@@ -441,8 +441,8 @@ def test_what_is_declared_is_kept_and_what_is_not_says_so(tmp_path: Path) -> Non
                     op.batch([QUERY])
         runs.journal.flush()
         spans = [span for run, *_ in runs.journal.runs() for span in runs.journal.spans(run) if not span.parent]
-    kept = {span.step.rpartition(":")[2] for span in spans if span.cached}
-    assert kept == {"Several", "OfCorpus", "Wrapped"}
+    record = {span.step.rpartition(":")[2] for span in spans if span.cached}
+    assert record == {"Several", "OfCorpus", "Wrapped"}
     notes = {span.step.rpartition(":")[2]: "".join(span.notes) for span in spans}
     assert "not kept: looked_up depends on NodeGroup(" in notes["looked_up"]
     assert "not kept: Batched() depends on NodeGroup(" in notes["Batched"]
@@ -470,8 +470,8 @@ OWN = OwnEmbedder()
 
 @step(cached=True)
 def embedded(query: Query) -> float:
-    found: float = getattr(sys.modules[__name__], "O" + "WN").embed([query.text], kind="query")[0]
-    return found
+    value: float = getattr(sys.modules[__name__], "O" + "WN").embed([query.text], kind="query")[0]
+    return value
 
 
 @dataclass(frozen=True)

@@ -75,10 +75,10 @@ def main() -> None:
         (folder / "asked" / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         (folder / "space.yaml").write_text(SPACE)
         run(folder, "index", "notes", "--store", "store")
-        asked = ("--data", "asked", "--store", "store")
-        run(folder, "gate", "bm25", *asked, "--measures", "R@5,MRR", "--baseline", "baseline.json", "--write")
-        run(folder, "tune", "space.yaml", *asked, "--objective", "MRR", "-o", "study")
-        run(folder, "eval", *ANSWERED, *asked, *MODEL)
+        options = ("--data", "asked", "--store", "store")
+        run(folder, "gate", "bm25", *options, "--measures", "R@5,MRR", "--baseline", "baseline.json", "--write")
+        run(folder, "tune", "space.yaml", *options, "--objective", "MRR", "-o", "study")
+        run(folder, "eval", *ANSWERED, *options, *MODEL)
         listed = json.loads(run(folder, "flows", "--json"))
         published = [flow["name"] for flow in listed] if isinstance(listed, list) else []
         for name in ("bm25", "dense", "hybrid", "naive", *published):

@@ -23,7 +23,7 @@ from spolia import BM25, Corpus, Reader, sync
 from spolia.flow_files import dump
 from spolia.models import ChatModel
 from spolia.server.keys import DailyQuota, KeyHolder, Quota, add_key
-from spolia.testing.server import OpenAIServer, Received, ServedReply
+from spolia.testing.server import OpenAIServer, ReceivedRequest, ServedReply
 from tests.stores.servers import Server
 
 SECRET = "Ann earns the most of all captains."
@@ -34,8 +34,8 @@ SLOTS = 6
 class Scripted(OpenAIServer):
     """A model whose words depend on the question: scripted."""
 
-    def next_for(self, request: Received) -> ServedReply:
-        super().next_for(request)
+    def next_reply(self, request: ReceivedRequest) -> ServedReply:
+        super().next_reply(request)
         if "messages" not in request.body:  # vectors, or scores
             return ServedReply()
         prompt = request.body["messages"][-1]["content"]
@@ -95,22 +95,22 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
-    with serving("n.spolia") as found:
-        yield found
+    with serving("n.spolia") as results:
+        yield results
 
 
 @pytest.fixture(scope="session")
 def served_in_postgres(server: Server) -> Iterator[Served]:
     """The same server over a store in PostgreSQL."""
-    with serving(server.address()) as found:
-        yield found
+    with serving(server.address()) as results:
+        yield results
 
 
 @pytest.fixture(scope="session", params=["served", "served_in_postgres"])
 def any_served(request: pytest.FixtureRequest) -> Served:
     """The server of each kind of store."""
-    found: Served = request.getfixturevalue(request.param)
-    return found
+    new_served: Served = request.getfixturevalue(request.param)
+    return new_served
 
 
 USERS = {"ann": ("staff",), "bob": (), "hasty": (), "poor": (), "rare": (), "eve": ()}
@@ -121,8 +121,8 @@ DAILY = {"poor": DailyQuota(tokens=1), "rare": DailyQuota(requests=2)}
 @contextmanager
 def serving(store: str) -> Iterator[Served]:
     """A server over notes in this store."""
-    with tempfile.TemporaryDirectory(prefix="spolia-") as at, Scripted() as model, Collector() as collector:
-        folder = Path(at)
+    with tempfile.TemporaryDirectory(prefix="spolia-") as place, Scripted() as model, Collector() as collector:
+        folder = Path(place)
         (folder / "notes").mkdir()
         (folder / "notes" / "tides.md").write_text("The tide is caused by the pull of the moon.")
         (folder / "notes" / "salaries.md").write_text(SECRET)
@@ -150,9 +150,9 @@ def serving(store: str) -> Iterator[Served]:
             assert process.stdout is not None
             first = json.loads(process.stdout.readline() or log.read_text())
             assert first["token"] is None
-            found = Served(first["url"], keys, model, log, folder / "n.spolia", collector)
-            until(lambda: httpx.get(f"{found.url}/ready").status_code == 200)
-            yield found
+            found_served = Served(first["url"], keys, model, log, folder / "n.spolia", collector)
+            until(lambda: httpx.get(f"{found_served.url}/ready").status_code == 200)
+            yield found_served
             process.terminate()
             assert process.wait(600) == 0
 

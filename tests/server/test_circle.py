@@ -28,7 +28,7 @@ QUESTIONS = [f"What causes the tide{at}?" for at in ("", *(f" of harbour {n}" fo
 
 
 def alias_of(client: httpx.Client, name: str = "production") -> Any:
-    flows = {one["name"]: one.get("alias") for one in client.get("/v1/flows").json()["flows"]}
+    flows = {flow["name"]: flow.get("alias") for flow in client.get("/v1/flows").json()["flows"]}
     return flows.get(name)
 
 
@@ -47,14 +47,14 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
         with served.client("bob") as bob:
             until(lambda: alias_of(bob, "candidate"))
             for question in QUESTIONS:
-                said = bob.post("/v1/answer", json={"question": question, "flow": "candidate"}).json()
-                assert (said["stop_reason"], said["flow"]) == ("abstained", "candidate")
-                wrong = {"run": said["run"], "thumb": "down", "answer": "the pull of the moon", "question": question}
+                data = bob.post("/v1/answer", json={"question": question, "flow": "candidate"}).json()
+                assert (data["stop_reason"], data["flow"]) == ("abstained", "candidate")
+                wrong = {"run": data["run"], "thumb": "down", "answer": "the pull of the moon", "question": question}
                 assert bob.post("/v1/feedback", json=wrong).status_code == 200
-            made = spolia("questions", *store, "--feedback", "--json", "-o", folder)
-            assert made.json["questions"] == len(QUESTIONS), made.out
-            (preferred, *others) = read_rows(folder / "preferences.jsonl", "dpo")
-            assert len(others) == len(QUESTIONS) - 1
+            result = spolia("questions", *store, "--feedback", "--json", "-o", folder)
+            assert result.json["questions"] == len(QUESTIONS), result.out
+            (preferred, *other_values) = read_rows(folder / "preferences.jsonl", "dpo")
+            assert len(other_values) == len(QUESTIONS) - 1
             assert preferred["chosen"][0]["content"] == "the pull of the moon [1]"
             assert "pull of the moon" in preferred["prompt"][-1]["content"]
             review = folder / "review.csv"
@@ -79,7 +79,7 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             answer = bob.post("/v1/answer", json={"question": QUESTIONS[0]}).json()
             assert (answer["flow"], answer["stop_reason"] != "abstained") == ("production", True)
 
-            runs = [bob.post("/v1/answer", json={"question": f"{one} "}).json()["run"] for one in QUESTIONS[:4]]
+            runs = [bob.post("/v1/answer", json={"question": f"{item} "}).json()["run"] for item in QUESTIONS[:4]]
             right = {"run": runs[0], "thumb": "up", "answer": "the pull of the moon"}
             assert bob.post("/v1/feedback", json=right).status_code == 200
             more = " ".join(spolia("questions", *store, "--feedback", "-o", tmp_path / "more").err.split())
@@ -87,15 +87,15 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             assert "serve with --keep-values" in more
             report = ("monitor", *store, "--json")
             until(lambda: (spolia(*report).json["candidate"] or {"n": 0})["n"] >= 4)
-            told = spolia(*report).json
-            before, now, change = told["candidate"]["measures"]["abstained"]
-            assert (told["flow"], before["mean"], now["mean"]) == ("production", 0, 1)
+            output = spolia(*report).json
+            previous_data, now, change = output["candidate"]["measures"]["abstained"]
+            assert (output["flow"], previous_data["mean"], now["mean"]) == ("production", 0, 1)
             assert change["low"] > 0
-            assert told["candidate"]["overlap"]["mean"] == 0  # the filter drops what production finds
-            assert [one and one["mean"] for one in told["candidate"]["measures"]["F1"]][1] == 0
-            assert told["thumbs_up"]["candidate"]["mean"] < told["thumbs_up"]["production"]["mean"]
+            assert output["candidate"]["overlap"]["mean"] == 0  # the filter drops what production finds
+            assert [item and item["mean"] for item in output["candidate"]["measures"]["F1"]][1] == 0
+            assert output["thumbs_up"]["candidate"]["mean"] < output["thumbs_up"]["production"]["mean"]
             unanswered = spolia("monitor", *store, "--flow", "candidate", "--json").json["topics"]
-            assert {one["word"] for one in unanswered} & {"tide", "what", "the", "of"} == {"tide"}
+            assert {item["word"] for item in unanswered} & {"tide", "what", "the", "of"} == {"tide"}
             page = spolia("monitor", *store).out
             assert ("inf" in page, "tokens" in page, "abstained" in page) == (False, False, True)
 

@@ -25,8 +25,8 @@ import httpx
 from spolia import BM25, Corpus, Operator, Query
 from spolia.errors import NotAllowed
 from spolia.server import request_checks
-from spolia.server.app import application
-from spolia.server.keys import ApiKeys, KeyHolder, hashed
+from spolia.server.app import build_application
+from spolia.server.keys import ApiKeys, KeyHolder, hash_key
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
 from spolia.services.knowledge_bases import Requester
@@ -44,14 +44,14 @@ TEXT = b"Zebras sleep standing."
 
 def done(client: httpx.Client, task: dict[str, Any]) -> dict[str, Any]:
     """A task when it has ended."""
-    found: dict[str, Any] = {}
+    data: dict[str, Any] = {}
 
     def has_ended() -> bool:
-        found.update(client.get(f"/v1/tasks/{task['task']}").json())
-        return found["state"] not in ("waiting", "working")
+        data.update(client.get(f"/v1/tasks/{task['task']}").json())
+        return data["state"] not in ("waiting", "working")
 
     until(has_ended)
-    return found
+    return data
 
 
 def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served: Served) -> None:
@@ -64,11 +64,11 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
         assert (task.status_code, task.json()["ended"]) == (202, None)
         ended = done(ann, task.json())
         assert (ended["state"], ended["ended"] >= ended["made"]) == ("done", True)
-        again = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
-        assert again.json()["task"] == task.json()["task"]
+        second_result = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
+        assert second_result.json()["task"] == task.json()["task"]
         assert [finds(client) for client in (ann, bob)] == [True, False]
         names = [client.get("/v1/documents").json()["documents"] for client in (ann, bob)]
-        assert [[one["name"] for one in each] for each in names] == [["animals/zebra.md"], []]
+        assert [[row["name"] for row in name] for name in names] == [["animals/zebra.md"], []]
         assert bob.get(f"/v1/tasks/{task.json()['task']}").status_code == 404
         assert (bob.get("/v1/tasks").json()["tasks"], len(ann.get("/v1/tasks").json()["tasks"]) > 0) == ([], True)
         assert ann.post(f"/v1/tasks/{task.json()['task']}/cancel").json()["state"] == "done"
@@ -78,43 +78,46 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
 
 
 def test_an_upload_that_failed_is_listed_for_its_key_until_it_is_deleted(any_served: Served) -> None:
-    at = "/v1/documents/lost/okapi.pdf"
+    place = "/v1/documents/lost/okapi.pdf"
     with any_served.client("ann") as ann, any_served.client("bob") as bob:
         for _ in range(2):
-            done(ann, ann.put(at, content=b"%PDF-1.4 okapi", params={"metadata": '{"year": 2026}'}).json())
-        found = ann.get(at).json()
-        assert (found["state"], "PDF" in found["reason"], "doc://" in found["reason"]) == ("failed", True, False)
-        assert (found["metadata"], found["groups"]) == ({"year": 2026}, [])
+            done(ann, ann.put(place, content=b"%PDF-1.4 okapi", params={"metadata": '{"year": 2026}'}).json())
+        data = ann.get(place).json()
+        assert (data["state"], "PDF" in data["reason"], "doc://" in data["reason"]) == ("failed", True, False)
+        assert (data["metadata"], data["groups"]) == ({"year": 2026}, [])
         listed = [client.get("/v1/documents", params={"after": "lost"}) for client in (ann, bob)]
-        assert [one.json()["documents"][:1] for one in listed] == [[{k: found[k] for k in found if k != "groups"}], []]
-        assert (ann.get("/v1/documents", params={"after": "lost/z"}).json()["documents"], bob.get(at).status_code) == (
+        assert [item.json()["documents"][:1] for item in listed] == [[{k: data[k] for k in data if k != "groups"}], []]
+        assert (
+            ann.get("/v1/documents", params={"after": "lost/z"}).json()["documents"],
+            bob.get(place).status_code,
+        ) == (
             [],
             404,
         )
-        assert "lost" not in [one["name"] for one in ann.get("/v1/bases").json()["bases"]]
-        done(ann, ann.put(at, content=pdf_of([["Okapis hide."]])).json())
-        assert [ann.get(at).json()[name] for name in ("state", "reason")] == ["done", ""]
-        done(ann, ann.put(at, content=b"%PDF-1.4 okapi").json())
-        assert [one["state"] for one in ann.get("/v1/documents").json()["documents"]] == ["failed"]
-        done(ann, ann.delete(at).json())
-        assert (ann.get(at).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
-        done(ann, ann.put(at, content=b"%PDF-1.4 okapi").json())
-        done(ann, ann.delete(at).json())
-        assert (ann.get(at).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
+        assert "lost" not in [item["name"] for item in ann.get("/v1/bases").json()["bases"]]
+        done(ann, ann.put(place, content=pdf_of([["Okapis hide."]])).json())
+        assert [ann.get(place).json()[name] for name in ("state", "reason")] == ["done", ""]
+        done(ann, ann.put(place, content=b"%PDF-1.4 okapi").json())
+        assert [item["state"] for item in ann.get("/v1/documents").json()["documents"]] == ["failed"]
+        done(ann, ann.delete(place).json())
+        assert (ann.get(place).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
+        done(ann, ann.put(place, content=b"%PDF-1.4 okapi").json())
+        done(ann, ann.delete(place).json())
+        assert (ann.get(place).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
 
 
 @pytest.mark.parametrize(
     ("said", "status"), [('{"a": "\\ud800"}', 400), ('{"\\ud800": "a"}', 400), ('{"a": "\\u0000 \\ud83d\\ude00"}', 202)]
 )
 def test_half_a_character_is_no_metadata(any_served: Served, said: str, status: int) -> None:
-    at = "/v1/documents/halves.md"
+    place = "/v1/documents/halves.md"
     with any_served.client("ann") as ann:
-        sent = ann.put(at, content=TEXT, params={"metadata": said})
-        assert sent.status_code == status, sent.text
+        response = ann.put(place, content=TEXT, params={"metadata": said})
+        assert response.status_code == status, response.text
         if status == 202:
-            assert done(ann, sent.json())["state"] == "done"
-            assert ann.get(at).json()["metadata"] == json.loads(said)
-            done(ann, ann.delete(at).json())
+            assert done(ann, response.json())["state"] == "done"
+            assert ann.get(place).json()["metadata"] == json.loads(said)
+            done(ann, ann.delete(place).json())
         assert ann.get("/v1/documents").status_code == 200
 
 
@@ -144,28 +147,28 @@ def test_routes_of_a_document_are_for_those_who_may_read_it(any_served: Served) 
         schemas = ann.get("/openapi.json").json()
         task = ann.put("/v1/documents/sea/tides.pdf", content=pdf_of([[TEXT.decode()]])).json()
         done(ann, task)
-        for (method, path), (others, owners, sent) in OF_A_DOCUMENT.items():
-            at = (
+        for (method, path), (other_values, owners, payload) in OF_A_DOCUMENT.items():
+            place = (
                 path.replace("{name}", "sea/tides.pdf")
                 .replace("{task}", str(task["task"]))
                 .replace("{page}", "1")
                 .replace("{base}", "sea")
             )
             body = json.dumps(example(schemas, method, path)).replace("notes/tides.md", "sea/tides.pdf")
-            sent = sent or {"json": json.loads(body)}
-            refused = httpx.request(method, any_served.url + at, **sent)
+            payload = payload or {"json": json.loads(body)}
+            refused = httpx.request(method, any_served.url + place, **payload)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
-            assert bob.request(method, at, **sent).status_code == others, (method, path)
-            found = ann.request(method, at, **sent)
-            assert found.status_code == owners, (method, path, found.text)
-            for one in tasks_in(found.json()) if owners == 202 else ():
-                assert done(ann, one)["state"] == "done", (method, path, one)
+            assert bob.request(method, place, **payload).status_code == other_values, (method, path)
+            response = ann.request(method, place, **payload)
+            assert response.status_code == owners, (method, path, response.text)
+            for item in tasks_in(response.json()) if owners == 202 else ():
+                assert done(ann, item)["state"] == "done", (method, path, item)
         done(ann, ann.delete("/v1/documents/archive/tides.pdf").json())
 
 
 def tasks_in(reply: Any) -> list[Any]:
-    found: list[Any] = reply.get("tasks", [reply])
-    return found
+    result: list[Any] = reply.get("tasks", [reply])
+    return result
 
 
 def example(api: dict[str, Any], method: str, path: str) -> Any:
@@ -180,13 +183,15 @@ def test_a_document_is_changed_and_looked_at(served: Served) -> None:
         done(ann, ann.put(name, content=b"Yaks are\n\nstrong.", params={"metadata": '{"year": 2025, "x": 1}'}).json())
         changes = {"metadata": {"year": 2026, "x": None}, "access": ["*"]}
         assert done(ann, ann.patch(name, json=changes).json())["state"] == "done"
-        found = bob.get(name).json()
-        assert (found["state"], found["groups"]) == ("done", [{"group": "chunk", "state": "done", "reason": ""}])
-        assert (found["metadata"]["year"], "x" in found["metadata"]) == (2026, False)
+        data = bob.get(name).json()
+        assert (data["state"], data["groups"]) == ("done", [{"group": "chunk", "state": "done", "reason": ""}])
+        assert (data["metadata"]["year"], "x" in data["metadata"]) == (2026, False)
         assert bob.get(f"{name}/original").content == b"Yaks are\n\nstrong."
         (node,) = bob.get(f"{name}/nodes").json()["nodes"]
         assert (node["number"], "strong" in node["text"]) == (1, True)
-        assert [bob.get(f"{name}/nodes", params=how).json().get("nodes") for how in ({"page": 1}, {"after": 1})] == [
+        assert [
+            bob.get(f"{name}/nodes", params=options).json().get("nodes") for options in ({"page": 1}, {"after": 1})
+        ] == [
             [],
             [],
         ]
@@ -202,43 +207,48 @@ def test_a_document_is_changed_and_looked_at(served: Served) -> None:
 def test_a_knowledge_base_is_for_its_members_and_goes_with_its_documents(any_served: Served) -> None:
     with any_served.client("ann") as ann, any_served.client("bob") as bob, any_served.client("eve") as eve:
 
-        def finds(client: httpx.Client, *where: str) -> list[str]:
-            found = client.post("/v1/search", json={"question": "okapis", "where": where}).json()
-            return [hit["uri"] for hit in found.get("hits", ()) if hit["uri"].startswith("doc://")]
+        def finds(client: httpx.Client, *texts: str) -> list[str]:
+            found_data = client.post("/v1/search", json={"question": "okapis", "where": texts}).json()
+            return [hit["uri"] for hit in found_data.get("hits", ()) if hit["uri"].startswith("doc://")]
 
         def names(client: httpx.Client) -> dict[str, Any]:
-            return {one["name"]: one for one in client.get("/v1/bases").json()["bases"]}
+            return {base["name"]: base for base in client.get("/v1/bases").json()["bases"]}
 
         body = {"description": "Animals", "access": ["staff"]}
-        made = ann.put("/v1/bases/zoo", json=body).json()
-        assert made == {"name": "zoo", **body, "is_own": True, "documents": 0}
-        at = "/v1/documents/zoo/zebra.md"
-        assert [eve.put(at, content=b"Okapis hide.").status_code, eve.put("/v1/bases/zoo", json=body).status_code] == [
+        data = ann.put("/v1/bases/zoo", json=body).json()
+        assert data == {"name": "zoo", **body, "is_own": True, "documents": 0}
+        place = "/v1/documents/zoo/zebra.md"
+        assert [
+            eve.put(place, content=b"Okapis hide.").status_code,
+            eve.put("/v1/bases/zoo", json=body).status_code,
+        ] == [
             403,
             403,
         ]
         assert (
-            done(ann, ann.put(at, content=b"Okapis hide.", params={"metadata": '{"legs": 4}'}).json())["state"]
+            done(ann, ann.put(place, content=b"Okapis hide.", params={"metadata": '{"legs": 4}'}).json())["state"]
             == "done"
         )
-        moved = {"names": ["zoo/zebra.md"], "to": "park", "how": "copy"}
-        assert [eve.post("/v1/documents/transfer", json=moved | {"to": to}).status_code for to in ("park", "zoo")] == [
+        transfer = {"names": ["zoo/zebra.md"], "to": "park", "how": "copy"}
+        assert [
+            eve.post("/v1/documents/transfer", json=transfer | {"to": to}).status_code for to in ("park", "zoo")
+        ] == [
             404,
             400,
         ]
-        for one in ann.post("/v1/documents/transfer", json=moved).json()["tasks"]:
-            assert done(ann, one)["state"] == "done"
+        for task in ann.post("/v1/documents/transfer", json=transfer).json()["tasks"]:
+            assert done(ann, task)["state"] == "done"
         assert set(finds(ann)) == {"doc://zoo/zebra.md", "doc://park/zebra.md"}
         assert finds(ann, "base=zoo", "legs>3") == ["doc://zoo/zebra.md"]
-        asked = {"question": "okapis hide", "where": ["base=zoo"]}
-        cited = ann.post("/v1/answer", json=asked | {"flow": "grounded"}).json()["citations"][0]
+        request = {"question": "okapis hide", "where": ["base=zoo"]}
+        cited = ann.post("/v1/answer", json=request | {"flow": "grounded"}).json()["citations"][0]
         assert (cited["place"], cited["uri"]) == ("zoo/zebra.md, line 1", "doc://zoo/zebra.md")
         assert [finds(ann, "base=zoo", "legs>4"), finds(bob), finds(eve, "base=zoo")] == [[], [], []]
         assert (names(ann)["zoo"]["documents"], names(ann)["park"]["is_own"]) == (1, False)
         assert [names(bob).keys() & {"zoo", "park"}, names(eve).keys() & {"zoo", "park"}] == [set(), set()]
         assert eve.delete("/v1/bases/zoo").status_code == 404
-        for one in ann.delete("/v1/bases/zoo").json()["tasks"]:
-            assert done(ann, one)["state"] == "done"
+        for task in ann.delete("/v1/bases/zoo").json()["tasks"]:
+            assert done(ann, task)["state"] == "done"
         assert finds(ann) == ["doc://park/zebra.md"]
         assert "zoo" not in names(ann)
         done(ann, ann.delete("/v1/documents/park/zebra.md").json())
@@ -256,40 +266,40 @@ def test_files_of_the_server_are_added_from_its_folder_alone(served: Served) -> 
         outside = ("/etc/passwd", "notes/../n.spolia", "notes/away/passwd", "..", str(served.store), "notes/.env", "")
         assert [status(path) for path in outside] == [403] * 7
         assert [status("notes/none.md"), bob.post("/v1/documents", data={"paths": "notes"}).status_code] == [404, 403]
-        both = ann.post("/v1/documents", data={"paths": [str(served.store.parent / "notes")]}).json()["tasks"]
-        assert [one["document"] for one in both] == ["notes/salaries.md", "notes/tides.md"]
-        for one in both:
-            assert done(ann, one)["state"] == "done"
-            done(ann, ann.delete(f"/v1/documents/{one['document']}").json())
+        tasks = ann.post("/v1/documents", data={"paths": [str(served.store.parent / "notes")]}).json()["tasks"]
+        assert [task["document"] for task in tasks] == ["notes/salaries.md", "notes/tides.md"]
+        for task in tasks:
+            assert done(ann, task)["state"] == "done"
+            done(ann, ann.delete(f"/v1/documents/{task['document']}").json())
     (served.store.parent / "notes" / "away").unlink()
 
 
 def test_a_form_adds_many_documents(any_served: Served) -> None:
     def form(*texts: tuple[str, bytes]) -> list[Any]:
-        return [("files", one) for one in texts]
+        return [("files", item) for item in texts]
 
-    both = form(("herds/gnu.md", b"Gnus walk far."), ("herds/emu.md", b"Emus run. " * 200_000))  # one is in a file
+    text = form(("herds/gnu.md", b"Gnus walk far."), ("herds/emu.md", b"Emus run. " * 200_000))  # one is in a file
     with any_served.client("ann") as ann, any_served.client("bob") as bob:
-        again: dict[str, Any] = {"headers": {"Idempotency-Key": "herd"}, "params": {"access": "*"}}
-        tasks = ann.post("/v1/documents", files=both, **again).json()["tasks"]
-        assert [one["document"] for one in tasks] == ["herds/gnu.md", "herds/emu.md"]
-        assert [done(ann, one)["state"] for one in tasks] == ["done", "done"]
-        repeated = ann.post("/v1/documents", files=both, **again).json()["tasks"]
-        assert [one["task"] for one in repeated] == [one["task"] for one in tasks]
+        second_result: dict[str, Any] = {"headers": {"Idempotency-Key": "herd"}, "params": {"access": "*"}}
+        tasks = ann.post("/v1/documents", files=text, **second_result).json()["tasks"]
+        assert [task["document"] for task in tasks] == ["herds/gnu.md", "herds/emu.md"]
+        assert [done(ann, task)["state"] for task in tasks] == ["done", "done"]
+        repeated = ann.post("/v1/documents", files=text, **second_result).json()["tasks"]
+        assert [task["task"] for task in repeated] == [task["task"] for task in tasks]
         assert "Gnus" in bob.post("/v1/search", json={"question": "gnus"}).text
         for client, files, status in (
-            (bob, both, 403), (ann, form(("a.md", b"x"), ("b.unknown", b"x")), 400),
+            (bob, text, 403), (ann, form(("a.md", b"x"), ("b.unknown", b"x")), 400),
             (ann, form(("../a.md", b"x")), 400), (ann, None, 400),
         ):  # fmt: skip
             assert client.post("/v1/documents", files=files).status_code == status
         assert ann.get("/v1/documents?after=a").json()["documents"][0]["name"] == "herds/emu.md"
-        for one in tasks:
-            assert done(ann, ann.delete(f"/v1/documents/{one['document']}").json())["state"] == "done"
+        for task in tasks:
+            assert done(ann, ann.delete(f"/v1/documents/{task['document']}").json())["state"] == "done"
 
 
 def test_bad_documents_are_refused(served: Served) -> None:
-    at = f"{served.url}/v1/documents"
-    assert httpx.put(f"{at}/a.md", content=TEXT).status_code == 401
+    place = f"{served.url}/v1/documents"
+    assert httpx.put(f"{place}/a.md", content=TEXT).status_code == 401
     with served.client("bob") as bob:
         assert bob.put("/v1/documents/a.md", content=TEXT).status_code == 403
         assert bob.post("/v1/tasks/1/cancel").status_code == 404
@@ -316,22 +326,22 @@ def served_application(documents: Documents) -> Any:
     """A server whose only store is that of these documents; the key of each user is his name."""
     if documents not in _applications:
         flow: Operator[Query, Any] = BM25(documents.corpus.group())
-        one = ServedFlow("flow", flow, flow)
-        keys = ApiKeys({hashed(user): KeyHolder(user, user, writes=True) for user in USERS})
-        _applications[documents] = application(Service(documents.corpus, [one], one), keys, documents=documents)
+        item = ServedFlow("flow", flow, flow)
+        keys = ApiKeys({hash_key(user): KeyHolder(user, user, writes=True) for user in USERS})
+        _applications[documents] = build_application(Service(documents.corpus, [item], item), keys, documents=documents)
     return _applications[documents]
 
 
-def reply(documents: Documents, method: str, path: str, user: str = "ann", **sent: Any) -> httpx.Response:
+def reply(documents: Documents, method: str, path: str, user: str = "ann", **options: Any) -> httpx.Response:
     """What a server answers a user."""
 
-    async def asked() -> httpx.Response:
+    async def send_request() -> httpx.Response:
         transport = httpx.ASGITransport(served_application(documents))
         headers = {"Authorization": f"Bearer {user}"}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-            return await client.request(method, path, **sent)
+            return await client.request(method, path, **options)
 
-    return asyncio.run(asked())
+    return asyncio.run(send_request())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -339,11 +349,11 @@ def two(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[tuple[Doc
     """The documents of one store in two services."""
     is_file = request.param == "sqlite"
     address = str(fast_folder / "n.spolia") if is_file else request.getfixturevalue("server").address()
-    found = Documents(Corpus(address)), Documents(Corpus(address))
-    yield found
-    for one in found:
-        one.close()
-        cast(Any, one.queue.table).close()
+    documents = Documents(Corpus(address)), Documents(Corpus(address))
+    yield documents
+    for document in documents:
+        document.close()
+        cast(Any, document.queue.table).close()
 
 
 NAME = "notes/zebra.md"
@@ -381,13 +391,13 @@ def meanwhile(work: Callable[[], None], documents: Documents) -> threading.Threa
             comes.set()
         return transaction()
 
-    def asked(statement: str, rows: Any) -> list[tuple[Any, ...]]:
+    def ask_meanwhile(statement: str, rows: Any) -> list[tuple[Any, ...]]:
         if statement == table.alone:
             comes.set()
         return cast(list[tuple[Any, ...]], ask(statement, rows))
 
     if has_to_wait(table):
-        table.transaction, table.ask = begun, asked
+        table.transaction, table.ask = begun, ask_meanwhile
     thread = threading.Thread(target=work)
     thread.start()
     while thread.is_alive() and not comes.wait(0.01):
@@ -417,11 +427,11 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
 ) -> None:
     begun(two)
     ann, bob = two
-    status, threads, look = list[int](), list[threading.Thread](), Snapshot.document_ids
+    status, threads, original = list[int](), list[threading.Thread](), Snapshot.document_ids
 
-    def put() -> None:
+    def add_document() -> None:
         try:
-            bob.add(NAME, TEXT, access=["bob"], by=Requester("bob", frozenset({"bob"}), "bob"))
+            bob.add(NAME, TEXT, access=["bob"], requester=Requester("bob", frozenset({"bob"}), "bob"))
             status.append(202)
         except NotAllowed:
             status.append(403)
@@ -429,12 +439,12 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
     def looked(snapshot: Snapshot, names: Iterable[str]) -> dict[str, str]:
         if not threads:  # ann's request has looked at the jobs, and has put none yet
             threads.append(threading.Thread())
-            threads.append(meanwhile(put, bob))
-        return look(snapshot, names)
+            threads.append(meanwhile(add_document, bob))
+        return original(snapshot, names)
 
     monkeypatch.setattr(Snapshot, "document_ids", looked)
-    method, path, sent = CHANGES[change]
-    changed = reply(ann, method, path, **sent).status_code
+    method, path, payload = CHANGES[change]
+    changed = reply(ann, method, path, **payload).status_code
     threads[1].join()
     monkeypatch.undo()
     while ann.publish():
@@ -453,15 +463,15 @@ def test_a_document_that_another_user_is_adding_cannot_be_changed(
     begun(two)
     ann, bob = two
     status, threads, ask = list[int](), list[threading.Thread](), bob.queue.table.ask
-    method, path, sent = CHANGES[change]
+    method, path, payload = CHANGES[change]
 
-    def asked(statement: str, rows: Any) -> list[tuple[Any, ...]]:
-        found = ask(statement, rows)
+    def ask_and_add(statement: str, rows: Any) -> list[tuple[Any, ...]]:
+        found_rows = ask(statement, rows)
         if statement.startswith("INSERT INTO jobs"):  # bob's transaction has put the job, and is open
-            threads.append(meanwhile(lambda: status.append(reply(ann, method, path, **sent).status_code), ann))
-        return found
+            threads.append(meanwhile(lambda: status.append(reply(ann, method, path, **payload).status_code), ann))
+        return found_rows
 
-    monkeypatch.setattr(bob.queue.table, "ask", asked)
+    monkeypatch.setattr(bob.queue.table, "ask", ask_and_add)
     assert reply(bob, "PUT", AT, "bob", content=TEXT).status_code == 202
     threads[0].join()
     assert status == [403 if change in ("put", "form", "copy over", "delete base") else 404]
@@ -480,8 +490,8 @@ def test_a_document_that_the_administrator_has_removed_does_not_come_back(
     bob.publish()
     with bob.corpus.writer() as writer:  # as `spolia docs remove`
         writer.remove(f"doc://{NAME}")
-    method, path, sent = CHANGES[change]
-    assert [reply(ann, method, path, user, **sent).status_code for user in ("ann", "bob")] == [404, 404]
+    method, path, payload = CHANGES[change]
+    assert [reply(ann, method, path, user, **payload).status_code for user in ("ann", "bob")] == [404, 404]
     assert reply(ann, "PUT", AT, content=b"Ann has it.").status_code == 202  # the name is free
     assert reply(bob, "PUT", AT, "bob", content=TEXT).status_code == 403
     ann.publish()
@@ -499,13 +509,13 @@ def test_a_request_embeds_documents_again(store: str, fast_folder: Path, request
         model.embedded()
         model.reply = ServedReply(weights="of another model ")
         accepted = reply(documents, "POST", "/v1/documents/reparse", json={"names": ["a.md", "b.md"], "how": "embed"})
-        assert [(one["change"], one["state"]) for one in accepted.json()["tasks"]] == [("embed", "waiting")] * 2
+        assert [(task["change"], task["state"]) for task in accepted.json()["tasks"]] == [("embed", "waiting")] * 2
         documents.publish()
         assert model.embedded() == ["Okapis hide.", TEXT.decode()]  # which both documents have
-        for one in accepted.json()["tasks"]:
-            assert reply(documents, "GET", f"/v1/tasks/{one['task']}").json()["state"] == "done"
-        found = hits(documents, model, TEXT.decode())
-        assert [found[f"{name} {TEXT.decode()}"] for name in ("a.md", "b.md")] == [1, 1]
+        for task in accepted.json()["tasks"]:
+            assert reply(documents, "GET", f"/v1/tasks/{task['task']}").json()["state"] == "done"
+        found_hits = hits(documents, model, TEXT.decode())
+        assert [found_hits[f"{name} {TEXT.decode()}"] for name in ("a.md", "b.md")] == [1, 1]
         cast(Any, documents.queue.table).close()
 
 
@@ -513,12 +523,12 @@ def test_everybody_may_read_only_what_is_said_to_be_for_everybody(fast_folder: P
     documents = Documents(Corpus(str(fast_folder / "n.spolia")))
     reply(documents, "PUT", AT, content=TEXT)
     documents.publish()
-    for method, path, sent in (
+    for method, path, payload in (
         ("PATCH", AT, {"json": {"access": []}}), ("PUT", "/v1/bases/notes", {"json": {"access": []}}),
         ("PUT", f"{AT}?access=", {"content": TEXT}),
         ("POST", "/v1/documents", CHANGES["form"][2] | {"params": {"access": ""}}),
     ):  # fmt: skip
-        refused = reply(documents, method, path, **cast(Any, sent))
+        refused = reply(documents, method, path, **cast(Any, payload))
         assert refused.status_code == 400, (method, path)
         assert "access" in refused.text or "readers" in refused.text
     assert "for everybody" in reply(documents, "PATCH", AT, json={"access": []}).text
@@ -552,14 +562,14 @@ def test_a_number_that_no_database_holds_is_no_fault_of_the_server(
         fields: dict[str, Any] = {"params": {"metadata": json.dumps({"year": number})}, "content": TEXT}
         assert reply(documents, "PUT", AT, **fields).status_code == 400
         assert reply(documents, "PATCH", AT, json={"metadata": {"year": number}}).status_code == 400
-    asked = {"question": "zebras", "where": [f"year>={number}"]}
-    assert reply(documents, "POST", "/v1/search", json=asked).status_code in (200, 400)
+    request = {"question": "zebras", "where": [f"year>={number}"]}
+    assert reply(documents, "POST", "/v1/search", json=request).status_code in (200, 400)
 
 
 def test_a_search_before_the_first_document_is_to_be_asked_again(fast_folder: Path) -> None:
-    found = reply(Documents(Corpus(str(fast_folder / "n.spolia"))), "POST", "/v1/search", json={"question": "why?"})
-    assert (found.status_code, found.json()["error"]["code"]) == (503, "store_empty")
-    assert int(found.headers["Retry-After"]) >= 1
+    response = reply(Documents(Corpus(str(fast_folder / "n.spolia"))), "POST", "/v1/search", json={"question": "why?"})
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "store_empty")
+    assert int(response.headers["Retry-After"]) >= 1
 
 
 @pytest.mark.parametrize(("pause_s", "status"), [(0.0, 413), (5.0, 408)])
@@ -582,12 +592,12 @@ def test_a_document_that_does_not_end_leaves_nothing(
 @contextmanager
 def full_disk(left: int) -> Iterator[None]:
     """While inside, no file may become longer, as on a disk that is full then."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (left, before[1]))
+    previous_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (left, previous_limit[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, previous_limit)
 
 
 @pytest.mark.parametrize(
@@ -597,11 +607,11 @@ def test_a_disk_that_is_full_in_mid_upload_is_503_and_leaves_nothing(fast_folder
     documents = Documents(Corpus(str(fast_folder / "n.spolia")))
     documents.add("kept.md", b"Kept.")
     with full_disk(left):
-        found = reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000)
+        response = reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000)
         form = reply(documents, "POST", "/v1/documents", files=[("files", ("a.md", b"x" * 3_140_000))])
-    for one in (found, form):
-        assert (one.status_code, one.headers["Retry-After"].isdecimal()) == (503, True), one.text
+    for item in (response, form):
+        assert (item.status_code, item.headers["Retry-After"].isdecimal()) == (503, True), item.text
     assert documents.queue.counts() == {"waiting": 1}
     assert reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000).status_code == 202
     documents.publish()
-    assert [one.name for one in documents.found(frozenset({"ann"}))] == ["a.md", "kept.md"]
+    assert [item.name for item in documents.list_documents(frozenset({"ann"}))] == ["a.md", "kept.md"]

@@ -21,7 +21,7 @@ from spolia.server.keys import (
     Quota,
     UsageLedger,
     add_key,
-    token_in,
+    load_token,
 )
 from spolia.types import Message, Prompt, Usage
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
@@ -31,14 +31,14 @@ EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
 
 def test_a_file_has_the_hash_of_a_key_alone(tmp_path: Path, spolia: Spolia) -> None:  # noqa: F811
     file = tmp_path / "keys.toml"
-    made = spolia(
+    output = spolia(
         "keys", "ann", "--keys", file, "--group", 'a "b" \\', "--requests-per-minute", 9, "--days", 2, "--json",
         "--tokens-per-day", 1000, "--usd-per-day", 0.5,
     ).json  # fmt: skip
     add_key(file, KeyHolder("bob-laptop", "bob"))
-    assert made["key"] not in file.read_text()
+    assert output["key"] not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    ann = KeysInFile(file).holder(f"Bearer {made['key']}")
+    ann = KeysInFile(file).holder(f"Bearer {output['key']}")
     assert ann is not None
     assert (ann.principal, ann.groups, ann.quota.per_minute) == ("ann", ('a "b" \\',), 9)
     assert ann.daily == DailyQuota(0, 1000, 0.5)
@@ -49,10 +49,10 @@ def test_a_file_has_the_hash_of_a_key_alone(tmp_path: Path, spolia: Spolia) -> N
 
 def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
-    ann, late = add_key(file, KeyHolder("ann", quota=Quota(1))), add_key(file, KeyHolder("late", expires=EARLIER))
+    ann, text = add_key(file, KeyHolder("ann", quota=Quota(1))), add_key(file, KeyHolder("late", expires=EARLIER))
     keys = KeysInFile(file)
-    assert (held := keys.holder(f"Bearer {ann}")) is not None
-    assert (held.quota.wait(held.quota.started), keys.holder(f"Bearer {late}")) == (0.0, None)
+    assert (holder := keys.holder(f"Bearer {ann}")) is not None
+    assert (holder.quota.wait(holder.quota.started), keys.holder(f"Bearer {text}")) == (0.0, None)
     bob = add_key(file, KeyHolder("bob"))
     assert keys.holder(f"Bearer {bob}") is not None
     assert (still := keys.holder(f"Bearer {ann}")) is not None
@@ -87,12 +87,12 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_the_token_is_made_at_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = token_in(tmp_path / "new")
-    assert token_in(tmp_path / "new") == token
+    token = load_token(tmp_path / "new")
+    assert load_token(tmp_path / "new") == token
     assert (tmp_path / "new" / "serve.token").stat().st_mode & 0o777 == 0o600
-    assert ApiKeys.of_token(token, ("staff",)).holder(f"Bearer {token}") is not None
+    assert ApiKeys.from_token(token, ("staff",)).holder(f"Bearer {token}") is not None
     monkeypatch.setenv("SPOLIA_TOKEN", "mine")
-    assert token_in(tmp_path / "new") == "mine"
+    assert load_token(tmp_path / "new") == "mine"
 
 
 @pytest.mark.slow
@@ -104,8 +104,8 @@ def test_only_loopback_does_without_keys_and_a_taken_port_is_told(tmp_path: Path
     assert spolia("index", tmp_path / "notes", "--store", store, "--no-vectors").code == 0
     refused = spolia("serve", "--store", store, "--host", "0.0.0.0", "--json")
     assert (refused.code, "spolia keys" in refused.json["error"]["message"]) == (2, True)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        refused = spolia("serve", "--store", store, "--port", taken.getsockname()[1], "--json")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        refused = spolia("serve", "--store", store, "--port", listener.getsockname()[1], "--json")
     assert (refused.code, "another --port" in refused.json["error"]["message"]) == (2, True)
     assert spolia("serve", "naive", "naive", "--store", store).code == 2
 
@@ -129,7 +129,7 @@ def test_calls_at_the_same_time_keep_within_the_day_of_a_key_in_all_servers_of_a
         list(pool.map(ask, range(30)))
     _, tokens, _ = ledgers[0].used("ann")
     assert len(ended) == 30
-    assert all(one == "answered" or "the key 'ann' for today" in one for one in ended)
+    assert all(item == "answered" or "the key 'ann' for today" in item for item in ended)
     assert "answered" in ended
     assert tokens == 4 * ended.count("answered") <= quota.tokens
 

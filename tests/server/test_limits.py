@@ -30,9 +30,9 @@ from spolia.cli.commands.doctor import store_findings
 from spolia.core.run_context import emit, retract
 from spolia.egress.retry import pause
 from spolia.server import process, request_checks
-from spolia.server.app import application
-from spolia.server.audit import AuditLog, rows_of, verified
-from spolia.server.error_replies import refusal
+from spolia.server.app import build_application
+from spolia.server.audit import AuditLog, read_rows, verify_log
+from spolia.server.error_replies import flow_error_response
 from spolia.server.keys import ApiKeys
 from spolia.server.request_checks import JsonRoute
 from spolia.server.request_threads import RequestThreads
@@ -69,17 +69,17 @@ def test_a_foreign_name_of_the_server_is_refused(served: Served) -> None:
 )  # fmt: skip
 def test_bad_bodies_are_refused(served: Served, body: bytes, headers: dict[str, str], status: int) -> None:
     with served.client("bob") as bob:
-        found = bob.post("/v1/answer", content=body, headers={"Content-Type": "application/json", **headers})
-    assert found.status_code == status
-    assert found.json()["error"]["message"]
+        response = bob.post("/v1/answer", content=body, headers={"Content-Type": "application/json", **headers})
+    assert response.status_code == status
+    assert response.json()["error"]["message"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [f"Content-Length: {10 * 2**30}", "Transfer-Encoding: chunked"])
 def test_a_body_of_10_gb_is_refused_before_it_comes(served: Served, length: str) -> None:
-    at = urlsplit(served.url)
+    address = urlsplit(served.url)
     head = f"POST /v1/answer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {served.keys['bob']}\r\n"
-    with socket.create_connection((at.hostname, at.port)) as connection:
+    with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(f"{head}{length}\r\n\r\n".encode())
         if "chunked" in length:  # more than is read, less than 10 GB
             connection.sendall(b"100000\r\n%s\r\n" % bytes(1 << 20) * 2)
@@ -88,8 +88,8 @@ def test_a_body_of_10_gb_is_refused_before_it_comes(served: Served, length: str)
 
 @pytest.mark.slow
 def test_headers_that_do_not_end_are_refused(served: Served) -> None:
-    at = urlsplit(served.url)
-    with socket.create_connection((at.hostname, at.port)) as connection, suppress(ConnectionError):
+    address = urlsplit(served.url)
+    with socket.create_connection((address.hostname, address.port)) as connection, suppress(ConnectionError):
         connection.sendall(b"GET /live HTTP/1.1\r\n")
         for _ in range(100):
             connection.sendall(b"X-More: %s\r\n" % bytes(1 << 14).replace(b"\0", b"x"))
@@ -107,8 +107,8 @@ def test_headers_that_do_not_end_are_refused(served: Served) -> None:
     ],
 )
 def test_headers_that_are_too_long_or_name_two_hosts_are_refused_also_in_one_piece(served: Served, more: bytes) -> None:
-    at = urlsplit(served.url)
-    with socket.create_connection((at.hostname, at.port)) as connection:
+    position = urlsplit(served.url)
+    with socket.create_connection((position.hostname, position.port)) as connection:
         connection.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n" + more + b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 400")
 
@@ -116,39 +116,39 @@ def test_headers_that_are_too_long_or_name_two_hosts_are_refused_also_in_one_pie
 def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "HEAD_S", 0.02)
 
-    async def sent(head: bytes) -> bytes:
+    async def send_head(head: bytes) -> bytes:
         loop, state = asyncio.get_running_loop(), ServerState()
-        made = partial(process.TimedConnection, uvicorn.Config(replied), state, {}, loop)
-        async with await loop.create_server(made, "127.0.0.1") as server:
+        function = partial(process.TimedConnection, uvicorn.Config(replied), state, {}, loop)
+        async with await loop.create_server(function, "127.0.0.1") as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(head)
             async with asyncio.timeout(30):
-                found = await reader.read()
+                result = await reader.read()
             writer.close()
-            return found
+            return result
 
-    assert asyncio.run(sent(b"")) == b""
-    assert asyncio.run(sent(b"GET /live HT")) == b""
+    assert asyncio.run(send_head(b"")) == b""
+    assert asyncio.run(send_head(b"GET /live HT")) == b""
     whole = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    assert asyncio.run(sent(whole + b"GET /live HT")).count(b"HTTP/1.1 200") == 1
+    assert asyncio.run(send_head(whole + b"GET /live HT")).count(b"HTTP/1.1 200") == 1
 
 
 def test_a_client_that_does_not_read_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "READ_S", 0.02)
     size = 32 << 20
-    counted: list[int] = []
+    numbers: list[int] = []
 
     async def long(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(bytes(size))(scope, receive, send)
 
-    async def sent() -> int:
+    async def send_request() -> int:
         loop, state = asyncio.get_running_loop(), ServerState()
-        unread = partial(counted.append, 1)
-        made = partial(process.TimedConnection, uvicorn.Config(long), state, {}, loop, unread=unread)
-        async with await loop.create_server(made, "127.0.0.1") as server:
+        unread = partial(numbers.append, 1)
+        function = partial(process.TimedConnection, uvicorn.Config(long), state, {}, loop, unread=unread)
+        async with await loop.create_server(function, "127.0.0.1") as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            while not counted:
+            while not numbers:
                 await asyncio.sleep(0.01)
             read = 0
             with suppress(ConnectionError):
@@ -157,8 +157,8 @@ def test_a_client_that_does_not_read_loses_its_connection(monkeypatch: pytest.Mo
             writer.close()
             return read
 
-    assert asyncio.run(sent()) < size
-    assert counted == [1]
+    assert asyncio.run(send_request()) < size
+    assert numbers == [1]
 
 
 STREAMS: dict[str, dict[str, Any]] = {
@@ -176,14 +176,14 @@ def test_every_stream_ends_with_an_event_when_the_server_stops() -> None:
             pause(0.01)
 
     flow: Operator[Query, Answer] = step(wait)
-    service = Service(Corpus("nowhere.spolia"), [one := ServedFlow("waiting", flow, flow)], one)
-    app = application(service, ApiKeys.of_token("k"))
+    service = Service(Corpus("nowhere.spolia"), [item := ServedFlow("waiting", flow, flow)], item)
+    app = build_application(service, ApiKeys.from_token("k"))
     streamed = {
         route.path
         for route in app.routes
         if isinstance(route, JsonRoute)
         if any(
-            "stream" in getattr(one.field_info.annotation, "model_fields", ()) for one in route.dependant.body_params
+            "stream" in getattr(item.field_info.annotation, "model_fields", ()) for item in route.dependant.body_params
         )
     }
     assert streamed == set(STREAMS), "write a request for each route with `stream`"
@@ -214,17 +214,17 @@ def test_every_stream_ends_with_an_event_when_the_server_stops() -> None:
 
 
 def test_a_thread_that_is_free_works_next_and_a_second_one_starts_only_beside_it() -> None:
-    threads, idents, told, ends = RequestThreads(), Queue[int](), Queue[int](), Event()
+    threads, idents, message, ends = RequestThreads(), Queue[int](), Queue[int](), Event()
 
     def work(waits: bool) -> Callable[[], None]:
         idents.put(get_ident())
         if waits:
             ends.wait()
-        return lambda: told.put(get_ident())
+        return lambda: message.put(get_ident())
 
     for _ in range(3):
         threads.submit(partial(work, False))
-        told.get()
+        message.get()
     assert len({idents.get() for _ in range(3)}) == 1
     threads.submit(partial(work, True))
     threads.submit(partial(work, True))
@@ -233,24 +233,24 @@ def test_a_thread_that_is_free_works_next_and_a_second_one_starts_only_beside_it
 
 
 def test_the_head_and_the_body_of_a_reply_are_sent_together() -> None:
-    sent: list[bytes] = []
+    contents: list[bytes] = []
 
     class Transport:
-        write = staticmethod(sent.append)
-        close = staticmethod(lambda: sent.append(b"closed"))
+        write = staticmethod(contents.append)
+        close = staticmethod(lambda: contents.append(b"closed"))
 
     async def write() -> None:
-        joined = process.JoinedWrites(Transport(), asyncio.get_running_loop())
-        joined.write(b"head ")
-        joined.write(b"body")
-        assert sent == []
+        joined_writes = process.JoinedWrites(Transport(), asyncio.get_running_loop())
+        joined_writes.write(b"head ")
+        joined_writes.write(b"body")
+        assert contents == []
         await asyncio.sleep(0)
-        joined.write(bytes(process.MOST_JOINED_BYTES + 1))
-        joined.write(b"last")
-        joined.close()
+        joined_writes.write(bytes(process.MOST_JOINED_BYTES + 1))
+        joined_writes.write(b"last")
+        joined_writes.close()
 
     asyncio.run(write())
-    assert sent == [b"head body", bytes(process.MOST_JOINED_BYTES + 1), b"last", b"closed"]
+    assert contents == [b"head body", bytes(process.MOST_JOINED_BYTES + 1), b"last", b"closed"]
 
 
 async def replied(scope: Scope, receive: Receive, send: Send) -> None:
@@ -269,10 +269,10 @@ def test_a_spent_quota_is_429(served: Served) -> None:
 @pytest.mark.parametrize(("user", "status"), [("poor", [429, 429]), ("rare", [200, 200, 429])])
 def test_a_spent_quota_of_the_day_is_429(served: Served, user: str, status: list[int]) -> None:
     with served.client(user) as client:
-        asked = QUESTION | {"flow": "grounded" if user == "poor" else "naive"}
-        found = [client.post("/v1/answer", json=asked) for _ in status]
-    assert [one.status_code for one in found] == status
-    assert int(found[-1].headers["Retry-After"]) > 0
+        request = QUESTION | {"flow": "grounded" if user == "poor" else "naive"}
+        result = [client.post("/v1/answer", json=request) for _ in status]
+    assert [response.status_code for response in result] == status
+    assert int(result[-1].headers["Retry-After"]) > 0
 
 
 @pytest.mark.slow
@@ -281,8 +281,8 @@ def test_the_audit_log_has_who_asked_and_no_content_and_a_changed_row_is_found(s
     with served.client("bob") as bob:
         bob.post("/v1/answer", json=QUESTION)
     httpx.post(f"{served.url}/v1/answer", json=QUESTION)
-    until(lambda: [row["key"] for row in rows_of(file)][-2:] == ["bob", ""])
-    row = list(rows_of(file))[-2]
+    until(lambda: [row["key"] for row in read_rows(file)][-2:] == ["bob", ""])
+    row = list(read_rows(file))[-2]
     assert (row["key"], row["method"], row["route"], row["flow"], row["status"]) == (
         "bob", "POST", "/v1/answer", "naive", 200,
     )  # fmt: skip
@@ -298,25 +298,27 @@ def test_the_audit_log_has_who_asked_and_no_content_and_a_changed_row_is_found(s
     ):
         (tmp_path / "audit.jsonl").write_text("\n".join(changed) + "\n")
         with pytest.raises(errors.StoreCorrupt, match="was changed"):
-            verified(tmp_path / "audit.jsonl")
+            verify_log(tmp_path / "audit.jsonl")
     (tmp_path / "audit.jsonl").write_text("\n".join([*lines[:-2], "[" * 5_000, '{"at": 17']))  # cut short by a kill
     with pytest.raises(errors.StoreCorrupt, match="rows are missing"):
-        verified(tmp_path / "audit.jsonl", head)
+        verify_log(tmp_path / "audit.jsonl", head)
     log = AuditLog(tmp_path / "audit.jsonl")
     log.add(key="ann")
     log.close()
-    assert verified(tmp_path / "audit.jsonl")[0] == len(lines) - 1
-    assert [one.state for one in store_findings(str(served.store), deep=False) if one.about == "audit log"] == ["ok"]
+    assert verify_log(tmp_path / "audit.jsonl")[0] == len(lines) - 1
+    assert [
+        finding.state for finding in store_findings(str(served.store), deep=False) if finding.about == "audit log"
+    ] == ["ok"]
 
 
 def test_servers_of_one_store_write_one_chain(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
-    one, other = AuditLog(file), AuditLog(file)
-    for count, log in enumerate((one, one, other, one), 1):
+    audit_log, other_audit_log = AuditLog(file), AuditLog(file)
+    for count, log in enumerate((audit_log, audit_log, other_audit_log, audit_log), 1):
         log.add(key="ann")
-        until(lambda count=count: verified(file)[0] == count)
-    one.close()
-    other.close()
+        until(lambda count=count: verify_log(file)[0] == count)
+    audit_log.close()
+    other_audit_log.close()
 
 
 @pytest.mark.slow
@@ -349,12 +351,14 @@ def test_a_full_server_is_429_until_clients_leave_and_their_work_stops(served: S
 def test_no_key_is_logged_or_traced(served: Served) -> None:
     with served.client("ann") as ann:
         ann.post("/v1/answer", json=QUESTION)
-    kept = served.log.read_bytes() + b"".join(one.read_bytes() for one in served.store.rglob("*") if one.is_file())
-    assert not [user for user, key in served.keys.items() if key.encode() in kept]
+    content = served.log.read_bytes() + b"".join(
+        path.read_bytes() for path in served.store.rglob("*") if path.is_file()
+    )
+    assert not [user for user, key in served.keys.items() if key.encode() in content]
 
 
-def caused(error: Exception, by: Exception) -> Exception:
-    error.__cause__ = by
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
     return error
 
 
@@ -370,9 +374,9 @@ def caused(error: Exception, by: Exception) -> Exception:
     ],
 )
 def test_what_is_wrong_on_the_servers_side_stays_there(error: Exception, status: int) -> None:
-    found = refusal(error)
-    assert (found.status_code, "Retry-After" in found.headers) == (status, status == 503)
-    assert (str(error).encode() in found.body) == (status < 500)
+    response = flow_error_response(error)
+    assert (response.status_code, "Retry-After" in response.headers) == (status, status == 503)
+    assert (str(error).encode() in response.body) == (status < 500)
 
 
 @dataclass(frozen=True)
@@ -389,17 +393,17 @@ class Hasty(Operator[Query, Answer]):
 
 
 def served_here(flow: Operator[Query, Answer]) -> httpx.AsyncClient:
-    one = ServedFlow("hasty", flow, flow)
-    app = application(Service(Corpus("nowhere.spolia"), [one], one), ApiKeys.of_token("k"))
+    item = ServedFlow("hasty", flow, flow)
+    app = build_application(Service(Corpus("nowhere.spolia"), [item], item), ApiKeys.from_token("k"))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=KEY)
 
 
 def post(path: str, body: Any, flow: Operator[Query, Answer] | None = None) -> httpx.Response:
-    async def sent() -> httpx.Response:
+    async def send_request() -> httpx.Response:
         async with served_here(flow or Hasty()) as client:
             return await client.post(path, json=body)
 
-    return asyncio.run(sent())
+    return asyncio.run(send_request())
 
 
 def test_text_that_is_taken_back_is_told_in_both_forms() -> None:
@@ -416,8 +420,8 @@ def test_text_that_is_taken_back_is_told_in_both_forms() -> None:
 
 
 def test_a_stream_that_fails_in_the_middle_ends_with_an_error() -> None:
-    said = post("/v1/answer", {"question": "fail", "stream": True}).text
-    assert '"code": "model_unavailable"' in said.split("event: text")[-1]
+    message = post("/v1/answer", {"question": "fail", "stream": True}).text
+    assert '"code": "model_unavailable"' in message.split("event: text")[-1]
 
 
 @pytest.mark.slow
@@ -425,8 +429,12 @@ def test_a_store_that_is_written_is_503_where_a_search_has_to_write(fast_folder:
     corpus = add_one_text(Corpus(str(fast_folder / "n.spolia"), wait_s=0.05))
     flow = Branch(BM25(corpus.group("sentence")), min_arms=1) >> ReciprocalRankFusion() >> Extract()
     with corpus.writer():
-        found = post("/v1/answer", QUESTION, flow)
-    assert (found.status_code, found.json()["error"]["code"], found.headers["Retry-After"]) == (503, "store_busy", "1")
+        response = post("/v1/answer", QUESTION, flow)
+    assert (response.status_code, response.json()["error"]["code"], response.headers["Retry-After"]) == (
+        503,
+        "store_busy",
+        "1",
+    )
 
 
 def add_one_text(corpus: Corpus) -> Corpus:
@@ -441,11 +449,11 @@ def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(5)
         yield b"{"
 
-    async def sent() -> httpx.Response:
+    async def send_request() -> httpx.Response:
         async with served_here(Hasty()) as client:
             return await client.post("/v1/answer", content=slow())
 
-    assert asyncio.run(sent()).status_code == 408
+    assert asyncio.run(send_request()).status_code == 408
 
 
 def test_a_fault_of_a_route_is_logged_and_counted_and_tells_the_client_nothing(
@@ -456,11 +464,11 @@ def test_a_fault_of_a_route_is_logged_and_counted_and_tells_the_client_nothing(
 
     monkeypatch.setattr(Service, "flow", broken)
 
-    async def sent() -> list[httpx.Response]:
+    async def send_requests() -> list[httpx.Response]:
         async with served_here(Hasty()) as client:
             return [await client.post("/v1/answer", json=QUESTION), await client.get("/metrics")]
 
-    answer, metrics = asyncio.run(sent())
+    answer, metrics = asyncio.run(send_requests())
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "internal_error"
     assert "secret" not in answer.text
@@ -473,22 +481,22 @@ def test_a_server_whose_flow_always_fails_lives_and_is_not_ready() -> None:
         raise ValueError("/home/secret")
 
     flow: Operator[Query, Answer] = step(failing)
-    service = Service(Corpus("nowhere.spolia"), [one := ServedFlow("failing", flow, flow)], one)
+    service = Service(Corpus("nowhere.spolia"), [item := ServedFlow("failing", flow, flow)], item)
 
-    async def sent() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(application(service, ApiKeys.of_token("k")), raise_app_exceptions=False)
+    async def send_requests() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(build_application(service, ApiKeys.from_token("k")), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=KEY) as client:
             warming = asyncio.create_task(service.warm_up())
             while "failing" not in service.unready:
                 await asyncio.sleep(0.01)
-            found = [
+            result = [
                 await client.get("/live"),
                 await client.get("/ready"),
                 await client.post("/v1/answer", json=QUESTION),
             ]
             warming.cancel()
-            return found
+            return result
 
-    found = asyncio.run(sent())
-    assert [one.status_code for one in found] == [200, 503, 500]
-    assert not [one for one in found if "secret" in one.text]
+    result = asyncio.run(send_requests())
+    assert [item.status_code for item in result] == [200, 503, 500]
+    assert not [item for item in result if "secret" in item.text]

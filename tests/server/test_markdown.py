@@ -25,9 +25,9 @@ from spolia.generation import Extract, Reader
 from spolia.indexing.sync.texts import add_texts
 from spolia.models.http.chat import ChatModel
 from spolia.run import Run
-from spolia.server.app import application
+from spolia.server.app import build_application
 from spolia.server.keys import ApiKeys, KeyHolder
-from spolia.server.mcp_tools import mcp_server
+from spolia.server.mcp_tools import build_mcp_server
 from spolia.server.service import ServedFlow, Service
 from spolia.stores.corpus import Corpus
 from spolia.testing import OpenAIServer, ServedReply
@@ -45,28 +45,28 @@ Door: TypeAlias = Callable[[httpx.AsyncClient, Service, str], Awaitable[str]]
 def served(tmp_path: Path) -> Any:
     corpus = Corpus(str(tmp_path / "n.spolia"))
     add_texts(corpus, {"lamp": TEXT})
-    found = bm25(corpus.group(), None)
+    result = bm25(corpus.group(), None)
     with OpenAIServer(ServedReply(f"See {PLAN} [1].")) as server:
         flows = [
-            ServedFlow("extract", found >> Extract(live_markdown=True), found),
-            ServedFlow("reader", found >> Reader(ChatModel("m", server.url, api_key_env="")), found),
+            ServedFlow("extract", result >> Extract(live_markdown=True), result),
+            ServedFlow("reader", result >> Reader(ChatModel("m", server.url, api_key_env="")), result),
         ]
         yield lambda live: Service(corpus, flows, flows[0], live_markdown=live)
 
 
 async def chat(client: httpx.AsyncClient, service: Service, flow: str) -> str:
-    asked = {"model": flow, "messages": [{"role": "user", "content": ASKED}]}
-    whole = (await client.post("/v1/chat/completions", json=asked)).json()
+    request = {"model": flow, "messages": [{"role": "user", "content": ASKED}]}
+    whole = (await client.post("/v1/chat/completions", json=request)).json()
     (citation,) = whole["spolia"]["citations"]
     assert citation["quote"] in TEXT
     return f"{whole['choices'][0]['message']['content']}\n{whole['spolia']['answer']}"
 
 
 async def streamed_chat(client: httpx.AsyncClient, service: Service, flow: str) -> str:
-    asked = {"model": flow, "messages": [{"role": "user", "content": ASKED}], "stream": True}
-    events = (await client.post("/v1/chat/completions", json=asked)).text
+    request = {"model": flow, "messages": [{"role": "user", "content": ASKED}], "stream": True}
+    events = (await client.post("/v1/chat/completions", json=request)).text
     chunks = [json.loads(row[6:]) for row in events.splitlines() if row.startswith("data: {")]
-    return "".join(one["choices"][0]["delta"].get("content", "") for one in chunks)
+    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
 
 
 async def answer(client: httpx.AsyncClient, service: Service, flow: str) -> str:
@@ -80,22 +80,22 @@ async def streamed_answer(client: httpx.AsyncClient, service: Service, flow: str
 
 
 def tool(name: str) -> Door:
-    async def called(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+    async def call_tool(client: httpx.AsyncClient, service: Service, flow: str) -> str:
         holder = KeyHolder("k")
         request = SimpleNamespace(scope={"holder": holder})
         context: Any = SimpleNamespace(request_context=SimpleNamespace(request=request))
         arguments = {"question": ASKED} | ({"flow": flow} if name == "answer" else {})
-        function = mcp_server(service)._tool_manager.get_tool(name).fn  # type: ignore[union-attr]
+        function = build_mcp_server(service)._tool_manager.get_tool(name).fn  # type: ignore[union-attr]
         reply = await function(context=context, **arguments)
         return str(reply["answer"] if name == "answer" else reply["hits"][0]["text"])
 
-    return called
+    return call_tool
 
 
 def command(*, json: bool, is_terminal: bool) -> Door:
     """What `spolia ask` prints, and what it gives as JSON."""
 
-    async def asked(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+    async def ask_command(client: httpx.AsyncClient, service: Service, flow: str) -> str:
         out = io.StringIO()
         out.isatty = lambda: is_terminal  # type: ignore[method-assign]
         with Run(), redirect_stdout(out):
@@ -105,7 +105,7 @@ def command(*, json: bool, is_terminal: bool) -> Door:
             )  # fmt: skip
         return f"{out.getvalue()}\n{reply.text}".replace("\n", " ")
 
-    return asked
+    return ask_command
 
 
 DOORS: dict[str, Door] = {
@@ -126,7 +126,7 @@ def shown(service: Service) -> dict[str, str]:
     """What each flow gives at each door."""
 
     async def walked() -> dict[str, str]:
-        transport = httpx.ASGITransport(application(service, ApiKeys.of_token("k")))
+        transport = httpx.ASGITransport(build_application(service, ApiKeys.from_token("k")))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=HEADERS) as client:
             return {
                 f"{door}, {flow}": await ask(client, service, flow)

@@ -24,12 +24,12 @@ TEXTS = ["The moon.", "A mine."]
 
 @pytest.mark.parametrize("form", ["float", "base64"])
 def test_texts_are_embedded_as_openais_clients_want_it(served: Served, form: str) -> None:
-    found = client(served).embeddings.create(model="vectors", input=TEXTS, encoding_format=form)
-    rows = [np.frombuffer(b64decode(one.embedding), "<f4") if form == "base64" else one.embedding
-            for one in found.data]  # fmt: skip
-    wanted = np.array([vector(text, 8) for text in TEXTS])
-    assert np.allclose(rows, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
-    assert found.usage.prompt_tokens > 0
+    result = client(served).embeddings.create(model="vectors", input=TEXTS, encoding_format=form)
+    rows = [np.frombuffer(b64decode(row.embedding), "<f4") if form == "base64" else row.embedding
+            for row in result.data]  # fmt: skip
+    array = np.array([vector(text, 8) for text in TEXTS])
+    assert np.allclose(rows, array / np.linalg.norm(array, axis=1, keepdims=True), atol=1e-6)
+    assert result.usage.prompt_tokens > 0
 
 
 def test_other_models_and_sizes_are_refused(served: Served) -> None:
@@ -44,10 +44,15 @@ def test_documents_are_reranked(served: Served, monkeypatch: pytest.MonkeyPatch)
     for form in ("cohere", "jina", "vllm"):
         model = RerankModel("scores", f"{served.url}/v1", form=form, api_key_env="SPOLIA_TEST_KEY")
         assert model.scores("the moon", ["A mine.", "The moon."]) == (0.0, 1.0)
-    asked = {"query": "the moon", "documents": [{"text": "A mine."}, "The moon."], "top_n": 1, "return_documents": True}
+    request = {
+        "query": "the moon",
+        "documents": [{"text": "A mine."}, "The moon."],
+        "top_n": 1,
+        "return_documents": True,
+    }
     with served.client("bob") as bob:
-        found = bob.post("/v1/rerank", json=asked).json()
-    assert found["results"] == [{"index": 1, "relevance_score": 1.0, "document": {"text": "The moon."}}]
+        data = bob.post("/v1/rerank", json=request).json()
+    assert data["results"] == [{"index": 1, "relevance_score": 1.0, "document": {"text": "The moon."}}]
 
 
 def test_requests_and_answers_are_counted(served: Served) -> None:
@@ -61,9 +66,9 @@ def test_requests_and_answers_are_counted(served: Served) -> None:
             'spolia_answers_total{.*flow="grounded".*}',
             'spolia_tokens_total{flow="grounded",kind="input"}',
         )
-        before = [count(kind) for kind in kinds]
+        previous_values = [count(kind) for kind in kinds]
         answer = ann.post("/v1/answer", json={"question": "What causes counted tides?", "flow": "grounded"})
         assert answer.status_code == 200
-        assert [count(kind) - old for kind, old in zip(kinds, before, strict=True)] == [1, 1, 7]
-        said = ann.get("/metrics").text
-    assert not [name for name in ("ann", "counted tides", *served.keys.values()) if name in said]
+        assert [count(kind) - old for kind, old in zip(kinds, previous_values, strict=True)] == [1, 1, 7]
+        message = ann.get("/metrics").text
+    assert not [name for name in ("ann", "counted tides", *served.keys.values()) if name in message]

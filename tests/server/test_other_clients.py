@@ -12,14 +12,14 @@ QUESTION, ANSWER = "What causes the tide?", "The moon causes it [1].\n\n[1] tide
 
 def test_langchains_client_asks_and_streams(served: Served) -> None:
     langchain = pytest.importorskip("langchain_openai", reason="LangChain's client is not installed")
-    how = {"base_url": f"{served.url}/v1", "api_key": served.keys["bob"]}
-    chat = langchain.ChatOpenAI(model="grounded", stream_usage=True, **how)
-    found = chat.invoke([("system", "Be brief."), ("human", QUESTION)])
-    assert (found.content, found.usage_metadata["output_tokens"]) == (ANSWER, 3)
+    options = {"base_url": f"{served.url}/v1", "api_key": served.keys["bob"]}
+    chat = langchain.ChatOpenAI(model="grounded", stream_usage=True, **options)
+    result = chat.invoke([("system", "Be brief."), ("human", QUESTION)])
+    assert (result.content, result.usage_metadata["output_tokens"]) == (ANSWER, 3)
     chunks = list(chat.stream(f"{QUESTION} LangChain"))
-    assert "".join(one.content for one in chunks) == ANSWER
-    assert [one.usage_metadata["output_tokens"] for one in chunks if one.usage_metadata] == [3]
-    embedder = langchain.OpenAIEmbeddings(model="vectors", check_embedding_ctx_length=False, **how)
+    assert "".join(chunk.content for chunk in chunks) == ANSWER
+    assert [chunk.usage_metadata["output_tokens"] for chunk in chunks if chunk.usage_metadata] == [3]
+    embedder = langchain.OpenAIEmbeddings(model="vectors", check_embedding_ctx_length=False, **options)
     assert len(embedder.embed_query("moon")) == 8
 
 
@@ -31,5 +31,5 @@ def test_llama_indexs_client_asks_and_streams(served: Served) -> None:
         model="grounded", api_base=f"{served.url}/v1", api_key=served.keys["bob"], is_chat_model=True
     )
     assert model.chat([ChatMessage(role="user", content=QUESTION)]).message.content == ANSWER
-    said = [one.delta for one in model.stream_chat([ChatMessage(role="user", content=f"{QUESTION} LlamaIndex")])]
-    assert "".join(filter(None, said)) == ANSWER
+    deltas = [item.delta for item in model.stream_chat([ChatMessage(role="user", content=f"{QUESTION} LlamaIndex")])]
+    assert "".join(filter(None, deltas)) == ANSWER

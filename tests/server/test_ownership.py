@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from spolia import BM25, Corpus, Operator, Query
 from spolia.journal import Runs
-from spolia.server.app import application
-from spolia.server.keys import ApiKeys, KeyHolder, hashed
-from spolia.server.mcp_tools import mcp_server
+from spolia.server.app import build_application
+from spolia.server.keys import ApiKeys, KeyHolder, hash_key
+from spolia.server.mcp_tools import build_mcp_server
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
 from spolia.services.knowledge_bases import OWNER, KnowledgeBase
@@ -105,8 +105,8 @@ class Things:
 
     def hide(self, text: str) -> str:
         """A reply without the names that were asked for."""
-        for one in (self.name, self.run, f"'{self.base}'", f"task {self.task}"):
-            text = text.replace(one, "NAME")
+        for item in (self.name, self.run, f"'{self.base}'", f"task {self.task}"):
+            text = text.replace(item, "NAME")
         return text
 
 
@@ -118,42 +118,42 @@ class Server:
         self.documents = Documents(Corpus(str(folder / "n.spolia")), folders=[folder / "scanned"])
         flow: Operator[Query, Any] = BM25(self.documents.corpus.group())
         self.runs = Runs(folder / "runs.db")
-        one = ServedFlow("flow", flow, flow)
-        self.service = Service(self.documents.corpus, [one], one, runs=self.runs)
-        keys = ApiKeys({hashed(name): holder for name, holder in KEYS.items()})
-        self.app = application(self.service, keys, documents=self.documents)
+        item = ServedFlow("flow", flow, flow)
+        self.service = Service(self.documents.corpus, [item], item, runs=self.runs)
+        keys = ApiKeys({hash_key(name): holder for name, holder in KEYS.items()})
+        self.app = build_application(self.service, keys, documents=self.documents)
 
     def ask(self, method: str, path: str, key: str = "ann", **sent: Any) -> httpx.Response:
-        async def asked() -> httpx.Response:
-            how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": f"Bearer {key}"}}
-            async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), **how) as client:
+        async def send_request() -> httpx.Response:
+            options: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": f"Bearer {key}"}}
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), **options) as client:
                 return await client.request(method, path, **sent)
 
-        return asyncio.run(asked())
+        return asyncio.run(send_request())
 
     def add(self, name: str, readers: list[str]) -> int:
-        sent = self.ask("PUT", f"/v1/documents/{name}", content=b"Salaries are secret.", params={"access": readers})
-        assert sent.status_code == 202, sent.text
+        reply = self.ask("PUT", f"/v1/documents/{name}", content=b"Salaries are secret.", params={"access": readers})
+        assert reply.status_code == 202, reply.text
         self.documents.publish()
-        return int(sent.json()["task"])
+        return int(reply.json()["task"])
 
     def state(self) -> list[Any]:
         """Ann's documents as they are, and all knowledge bases."""
-        found = list[Any](vars(one) for one in self.documents.bases.all().values())
+        results = list[Any](vars(knowledge_base) for knowledge_base in self.documents.bases.all().values())
         for name in self.documents.queue.subjects("hr/"):
-            last = self.documents.queue.last(name)
+            last = self.documents.queue.last_job(name)
             if last is not None and self.documents.corpus.snapshot().document_ids([f"doc://{name}"]):
                 data = self.documents.original(name, frozenset({"ann"}))
-                found.append((name, last.kind, last.payload["access"], last.payload[OWNER], data))
-        return found
+                results.append((name, last.kind, last.payload["access"], last.payload[OWNER], data))
+        return results
 
 
 @pytest.fixture
 def server(fast_folder: Path) -> Iterator[Server]:
-    found = Server(fast_folder)
-    yield found
-    found.documents.close()
-    found.runs.close()
+    new_server = Server(fast_folder)
+    yield new_server
+    new_server.documents.close()
+    new_server.runs.close()
 
 
 def things(server: Server, readers: list[str]) -> tuple[Things, Things]:
@@ -164,56 +164,60 @@ def things(server: Server, readers: list[str]) -> tuple[Things, Things]:
 
 
 def test_every_route_says_whose_things_it_names(server: Server) -> None:
-    routes = [one for one in server.app.routes if isinstance(one, Route)]
-    found = {
-        (method, one.path.replace("/v1/runs/{name}", "/v1/runs/{run}"))
-        for one in routes
-        for method in one.methods or ("*",)
+    routes = [item for item in server.app.routes if isinstance(item, Route)]
+    result = {
+        (method, item.path.replace("/v1/runs/{name}", "/v1/runs/{run}"))
+        for item in routes
+        for method in item.methods or ("*",)
     }
-    assert {one for one in found if one[0] != "HEAD"} == set(ROUTES)
-    tools = asyncio.run(mcp_server(server.service, server.documents).list_tools())
-    assert {one.name: ROUTES[TOOLS[one.name]][0] for one in tools} == {
+    assert {item for item in result if item[0] != "HEAD"} == set(ROUTES)
+    tools = asyncio.run(build_mcp_server(server.service, server.documents).list_tools())
+    assert {item.name: ROUTES[TOOLS[item.name]][0] for item in tools} == {
         "search": "list", "answer": "list", "list_documents": "list", "add_document": "new",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_what_is_not_yours_answers_as_what_is_not_there(server: Server, declared: bool) -> None:
-    taken, absent = things(server, ["ann", "staff"])
+    taken_things, absent = things(server, ["ann", "staff"])
     if declared:
         assert server.ask("PUT", "/v1/bases/hr", json={"access": ["staff"]}).status_code == 200
-    for (method, path), (kind, sent) in ROUTES.items():
+    for (method, path), (kind, payload) in ROUTES.items():
         for key in OTHERS if kind in ("read", "change") else ():
             if kind == "read" and "staff" in KEYS[key].groups:
                 continue  # who may read it sees it
-            at = [thing.request(path, sent) for thing in (taken, absent)]
-            replies = [server.ask(method, where, key, **body) for where, body in at]
-            seen = [
-                (one.status_code, {k: v for k, v in one.headers.items() if k != "content-length"}, thing.hide(one.text))
-                for one, thing in zip(replies, (taken, absent), strict=True)
+            position = [thing.request(path, payload) for thing in (taken_things, absent)]
+            replies = [server.ask(method, path_of_thing, key, **body) for path_of_thing, body in position]
+            observation = [
+                (
+                    item.status_code,
+                    {k: v for k, v in item.headers.items() if k != "content-length"},
+                    thing.hide(item.text),
+                )
+                for item, thing in zip(replies, (taken_things, absent), strict=True)
             ]
-            assert seen[0] == seen[1], (method, path, key)
-            assert seen[0][0] in (403, 404), (method, path, key)
-    for (method, path), (kind, sent) in ROUTES.items():
+            assert observation[0] == observation[1], (method, path, key)
+            assert observation[0][0] in (403, 404), (method, path, key)
+    for (method, path), (kind, payload) in ROUTES.items():
         if kind == "list":
-            reply = server.ask(method, taken.request(path, sent)[0], "stranger", **sent)
+            reply = server.ask(method, taken_things.request(path, payload)[0], "stranger", **payload)
             assert NAME not in reply.text
             assert "secret" not in reply.text, (method, path)
 
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_nobody_changes_what_others_own(server: Server, declared: bool) -> None:
-    taken, _ = things(server, ["ann", "staff"])
+    taken_things, _ = things(server, ["ann", "staff"])
     if declared:
         assert server.ask("PUT", "/v1/bases/hr", json={"access": ["staff"]}).status_code == 200
-    before = server.state()
+    previous_value = server.state()
     changes = 0
-    for (method, path), (kind, sent) in ROUTES.items():
+    for (method, path), (kind, payload) in ROUTES.items():
         for key in OTHERS if kind in ("new", "change") else ():
-            where, body = taken.request(path, sent)
-            assert server.ask(method, where, key, **body).status_code in (403, 404), (method, path, key)
+            path_of_thing, body = taken_things.request(path, payload)
+            assert server.ask(method, path_of_thing, key, **body).status_code in (403, 404), (method, path, key)
             server.documents.publish()
-            changes += server.state() != before
+            changes += server.state() != previous_value
     assert changes == 0
 
 
@@ -238,12 +242,12 @@ def test_an_owner_who_may_no_longer_read_his_document_gives_it_back_to_himself(s
 def test_the_administrator_changes_all_and_the_owner_stays(server: Server) -> None:
     server.add(NAME, ["ann"])
     server.ask("PUT", "/v1/bases/hr", json={"access": ["staff"]})
-    for method, path, sent in (
+    for method, path, payload in (
         ("PATCH", f"/v1/documents/{NAME}", {"json": {"metadata": {"year": 2026}}}),
         ("PUT", f"/v1/documents/{NAME}", {"content": b"Salaries.", "params": {"access": "ann"}}),
         ("PUT", "/v1/bases/hr", {"json": {"description": "Staff", "access": ["staff"]}}),
     ):
-        assert server.ask(method, path, "admin", **sent).is_success, (method, path)
+        assert server.ask(method, path, "admin", **payload).is_success, (method, path)
         server.documents.publish()
     assert server.documents.bases.all()["hr"].owner == "ann"
     assert server.state()[-1][3] == "ann"
@@ -263,7 +267,7 @@ def test_names_of_scanned_folders_are_the_administrators(server: Server) -> None
 
 def test_a_store_of_version_0_2_0_keeps_readers_and_belongs_to_those_who_sent_it(server: Server) -> None:
     """Its jobs have no owner; some knowledge bases belong to nobody."""
-    server.documents.bases.put(KnowledgeBase("old", "Old", "", ("staff",)))
+    server.documents.bases.save(KnowledgeBase("old", "Old", "", ("staff",)))
     server.add("hr/a.md", ["ann", "staff"])
     server.documents.queue.table.ask("UPDATE jobs SET payload = json_remove(payload, '$.owner') RETURNING id", [{}])
     assert server.documents.bases.all()["old"].access == ("staff",)

@@ -19,11 +19,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from spolia import Corpus, Operator, Query
 from spolia.journal import Runs
-from spolia.server.app import application
+from spolia.server.app import build_application
 from spolia.server.json_logs import JsonFormatter
-from spolia.server.keys import ApiKeys, KeyHolder, hashed
-from spolia.server.mcp_tools import mcp_server
-from spolia.server.request_checks import REQUESTS, _name_in
+from spolia.server.keys import ApiKeys, KeyHolder, hash_key
+from spolia.server.mcp_tools import build_mcp_server
+from spolia.server.request_checks import REQUESTS, _parse_host
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
 from spolia.types import Answer
@@ -84,24 +84,24 @@ class Counts(Operator[Query, Answer]):
         return Answer(f"{Counts.calls_made} {history}".strip())
 
 
-def service_of(runs: Runs | None = None, **how: Any) -> Service:
+def service_of(runs: Runs | None = None, **options: Any) -> Service:
     flow = Counts()
-    return Service(Corpus("nowhere.spolia"), [one := ServedFlow("flow", flow, flow)], one, runs=runs, **how)
+    return Service(Corpus("nowhere.spolia"), [item := ServedFlow("flow", flow, flow)], item, runs=runs, **options)
 
 
-def ask(service: Service, *requests: tuple[str, str, dict[str, Any]], **how: Any) -> list[httpx.Response]:
-    async def asked() -> list[httpx.Response]:
-        app = application(service, ApiKeys({hashed("k"): KeyHolder("ann", "ann")}), **how)
-        given: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **given) as client:
-            return [await client.request(method, path, **sent) for method, path, sent in requests]
+def ask(service: Service, *requests: tuple[str, str, dict[str, Any]], **options: Any) -> list[httpx.Response]:
+    async def send_requests() -> list[httpx.Response]:
+        app = build_application(service, ApiKeys({hash_key("k"): KeyHolder("ann", "ann")}), **options)
+        inputs: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **inputs) as client:
+            return [await client.request(method, path, **payload) for method, path, payload in requests]
 
-    return asyncio.run(asked())
+    return asyncio.run(send_requests())
 
 
 def chat(service: Service, body: dict[str, Any], **headers: str) -> httpx.Response:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return ask(service, ("POST", "/v1/chat/completions", {"json": body, "headers": named}))[0]
+    settings = {name.replace("_", "-"): value for name, value in headers.items()}
+    return ask(service, ("POST", "/v1/chat/completions", {"json": body, "headers": settings}))[0]
 
 
 @pytest.mark.slow
@@ -110,8 +110,8 @@ def test_no_parameter_of_openais_is_ignored_without_a_word() -> None:
     for name, (use, accepted, refused) in PARAMETERS.items():
         reply = chat(service, ASKED | {name: accepted})
         assert reply.status_code == 200, (name, reply.text)
-        named = reply.json()["spolia"].get("without_effect", [])
-        assert named == ([name] if use == "named" else []), name
+        settings = reply.json()["spolia"].get("without_effect", [])
+        assert settings == ([name] if use == "named" else []), name
         if refused is None:
             continue
         wrong = chat(service, ASKED | {name: refused})
@@ -131,9 +131,9 @@ def test_images_and_tools_in_a_history_do_not_end_a_chat() -> None:
         {"role": "tool", "tool_call_id": "1", "content": "42"},
         {"role": "assistant", "content": [{"type": "text", "text": "I see."}, {"type": "refusal", "refusal": "x"}]},
     ]
-    found = chat(service_of(), ASKED | {"messages": [*history, QUESTION]})
-    assert found.status_code == 200, found.text
-    assert found.json()["choices"][0]["message"]["content"].endswith("See this. I see.")
+    response = chat(service_of(), ASKED | {"messages": [*history, QUESTION]})
+    assert response.status_code == 200, response.text
+    assert response.json()["choices"][0]["message"]["content"].endswith("See this. I see.")
     for last in ({"role": "user", "content": [image]}, history[2]):
         refused = chat(service_of(), ASKED | {"messages": [QUESTION, last]})
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
@@ -141,23 +141,23 @@ def test_images_and_tools_in_a_history_do_not_end_a_chat() -> None:
 
 @pytest.mark.slow
 def test_an_answer_is_cached_unless_the_request_or_the_server_wants_a_fresh_one(tmp_path: Path) -> None:
-    def said(service: Service, more: Any = (), **headers: str) -> str:
+    def ask_text(service: Service, more: Any = (), **headers: str) -> str:
         text: str = chat(service, ASKED | dict(more), **headers).json()["choices"][0]["message"]["content"]
         return text
 
     with Runs(tmp_path / "runs.db") as runs:
         service = service_of(runs)
-        first = said(service)
-        assert (said(service), said(service, cache_control="no-cache") == first) == (first, False)
-        seven = said(service, {"seed": 7})
-        assert (seven == first, said(service, {"seed": 7}), said(service, {"seed": 8}) == seven) == (
+        first = ask_text(service)
+        assert (ask_text(service), ask_text(service, cache_control="no-cache") == first) == (first, False)
+        seven = ask_text(service, {"seed": 7})
+        assert (seven == first, ask_text(service, {"seed": 7}), ask_text(service, {"seed": 8}) == seven) == (
             False,
             seven,
             False,
         )
-        assert said(service) == first
+        assert ask_text(service) == first
         fresh = service_of(runs, cached=False)
-        assert said(fresh) != said(fresh)
+        assert ask_text(fresh) != ask_text(fresh)
     metrics = ask(service, ("GET", "/metrics", {}))[0].text
     assert 'spolia_cached_answers_total{flow="flow"} 3.0' in metrics
 
@@ -172,7 +172,7 @@ def test_an_answer_is_cached_unless_the_request_or_the_server_wants_a_fresh_one(
     ],
 )  # fmt: skip
 def test_a_host_is_a_name_and_a_port_or_nothing(host: str, name: str) -> None:
-    assert _name_in(host) == name
+    assert _parse_host(host) == name
 
 
 def test_pages_of_other_origins_ask_only_if_the_server_names_them() -> None:
@@ -180,24 +180,26 @@ def test_pages_of_other_origins_ask_only_if_the_server_names_them() -> None:
     asks = origin | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     requests: list[Any] = [("OPTIONS", "/v1/answer", {"headers": asks}), ("GET", "/v1/models", {"headers": origin})]
     for origins, allowed in (((), None), (("https://app.example.org",), "https://app.example.org")):
-        before, reply = ask(service_of(), *requests, origins=origins)
-        assert [one.headers.get("access-control-allow-origin") for one in (before, reply)] == [allowed] * 2
-    (other,) = ask(service_of(), ("GET", "/v1/models", {"headers": {"Origin": "https://evil.org"}}), origins=origins)
-    assert "access-control-allow-origin" not in other.headers
+        previous_value, reply = ask(service_of(), *requests, origins=origins)
+        assert [item.headers.get("access-control-allow-origin") for item in (previous_value, reply)] == [allowed] * 2
+    (other_response,) = ask(
+        service_of(), ("GET", "/v1/models", {"headers": {"Origin": "https://evil.org"}}), origins=origins
+    )
+    assert "access-control-allow-origin" not in other_response.headers
 
 
 def test_a_proxy_may_have_the_server_below_a_path_that_it_passes_on_or_not() -> None:
     requests: list[Any] = [("GET", path, {}) for path in ("/spolia/v1/models", "/v1/models", "/spolia/live")]
-    found = ask(service_of(), *requests, ("GET", "/spolia/openapi.json", {}), root_path="/spolia")
-    assert [one.status_code for one in found] == [200] * 4
-    assert found[-1].json()["servers"] == [{"url": "/spolia"}]
+    responses = ask(service_of(), *requests, ("GET", "/spolia/openapi.json", {}), root_path="/spolia")
+    assert [response.status_code for response in responses] == [200] * 4
+    assert responses[-1].json()["servers"] == [{"url": "/spolia"}]
 
 
 def test_logs_are_lines_of_json_with_one_of_each_request(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, REQUESTS.name):
         ask(service_of(), ("POST", "/v1/answer", {"json": {"question": "secret"}}))
-    lines = [json.loads(JsonFormatter().format(one)) for one in caplog.records if one.name == REQUESTS.name]
-    assert [(one["route"], one["status"], one["key"], one["level"]) for one in lines] == [
+    lines = [json.loads(JsonFormatter().format(item)) for item in caplog.records if item.name == REQUESTS.name]
+    assert [(item["route"], item["status"], item["key"], item["level"]) for item in lines] == [
         ("/v1/answer", 200, "ann", "INFO")
     ]
     assert "secret" not in json.dumps(lines)
@@ -206,7 +208,7 @@ def test_logs_are_lines_of_json_with_one_of_each_request(caplog: pytest.LogCaptu
 def call(arguments: dict[str, Any], tool: str = "search") -> str:
     """What a tool says is wrong."""
     with pytest.raises(ToolError) as error:
-        asyncio.run(mcp_server(service_of()).call_tool(tool, arguments))
+        asyncio.run(build_mcp_server(service_of()).call_tool(tool, arguments))
     return str(error.value)
 
 
@@ -220,26 +222,26 @@ def call(arguments: dict[str, Any], tool: str = "search") -> str:
     ],
 )  # fmt: skip
 def test_an_agent_reads_which_argument_is_wrong(arguments: dict[str, Any], words: Sequence[str]) -> None:
-    said = call(arguments)
-    assert all(word in said for word in words), said
-    assert "pydantic.dev" not in said
+    message = call(arguments)
+    assert all(word in message for word in words), message
+    assert "pydantic.dev" not in message
 
 
 @pytest.mark.slow
 def test_every_number_of_an_address_has_a_range_and_a_value_outside_is_refused(fast_folder: Path) -> None:
     documents = Documents(Corpus(str(fast_folder / "n.spolia")))
-    how: Any = {"documents": documents}
+    options: Any = {"documents": documents}
     service = service_of()
-    api = application(service, ApiKeys({}), **how).openapi()
+    api = build_application(service, ApiKeys({}), **options).openapi()
     for path, methods in api["paths"].items():
         for parameter in (methods.get("get") or {}).get("parameters", ()):
             schema, name = parameter["schema"], parameter["name"]
             if parameter["in"] == "query" and schema.get("type") == "integer":
                 numbers = schema["minimum"] - 1, schema["maximum"] + 1
-                named = path.replace("{name}", "a.md" if "documents" in path else "0" * 12).replace("{page}", "1")
-                for reply in ask(service, *(("GET", f"{named}?{name}={number}", {}) for number in numbers), **how):
+                text = path.replace("{name}", "a.md" if "documents" in path else "0" * 12).replace("{page}", "1")
+                for reply in ask(service, *(("GET", f"{text}?{name}={number}", {}) for number in numbers), **options):
                     assert (reply.status_code, reply.json()["error"]["param"]) == (400, name), (path, name)
-    (reply,) = ask(service, ("GET", "/v1/tasks?state=lost", {}), **how)
+    (reply,) = ask(service, ("GET", "/v1/tasks?state=lost", {}), **options)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "state")
     documents.close()
 
@@ -248,26 +250,26 @@ def test_every_number_of_an_address_has_a_range_and_a_value_outside_is_refused(f
 def test_tasks_are_listed_page_by_page_and_metrics_count_queues(fast_folder: Path) -> None:
     documents = Documents(Corpus(str(fast_folder / "n.spolia")), callback_hosts=["127.0.0.1:1"])
     service = service_of()
-    how: Any = {"documents": documents}
+    options: Any = {"documents": documents}
     requests: list[Any] = [("PUT", f"/v1/documents/{name}.md", {"content": b"Zebras."}) for name in "abc"]
-    app = application(service, ApiKeys({hashed("k"): KeyHolder("ann", "ann", writes=True)}), **how)
+    app = build_application(service, ApiKeys({hash_key("k"): KeyHolder("ann", "ann", writes=True)}), **options)
 
-    async def asked() -> tuple[list[list[int]], str]:
-        given: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **given) as client:
-            for method, path, sent in requests:
-                await client.request(method, path, params={"callback": "http://127.0.0.1:1/"}, **sent)
-            pages, before = list[list[int]](), dict[str, int]()
+    async def send_requests() -> tuple[list[list[int]], str]:
+        inputs: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **inputs) as client:
+            for method, path, payload in requests:
+                await client.request(method, path, params={"callback": "http://127.0.0.1:1/"}, **payload)
+            pages, previous_counts = list[list[int]](), dict[str, int]()
             while True:
-                found = (await client.get("/v1/tasks", params={"limit": 2, **before})).json()["tasks"]
-                if not found:
+                tasks = (await client.get("/v1/tasks", params={"limit": 2, **previous_counts})).json()["tasks"]
+                if not tasks:
                     break
-                pages.append([one["task"] for one in found])
-                before = {"before": found[-1]["task"]}
+                pages.append([task["task"] for task in tasks])
+                previous_counts = {"before": tasks[-1]["task"]}
             documents.publish()
             return pages, (await client.get("/metrics")).text
 
-    pages, metrics = asyncio.run(asked())
+    pages, metrics = asyncio.run(send_requests())
     assert pages == [[3, 2], [1]]
     assert 'spolia_jobs{queue="documents",state="done"} 3.0' in metrics
     assert 'spolia_jobs{queue="callbacks",state="waiting"} 3.0' in metrics

@@ -26,8 +26,8 @@ from spolia.flow_files import dump
 from spolia.journal import Runs
 from spolia.models import ChatModel
 from spolia.server import answers
-from spolia.server.app import application
-from spolia.server.keys import ApiKeys, KeyHolder, hashed
+from spolia.server.app import build_application
+from spolia.server.keys import ApiKeys, KeyHolder, hash_key
 from spolia.server.service import ServedFlow, Service
 from spolia.services.aliases import CANDIDATE, Promotion
 from spolia.services.documents import Documents
@@ -51,36 +51,36 @@ class Says(Operator[Query, Answer]):
 
 @asynccontextmanager
 async def client_of(service: Service, documents: Documents | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    keys = ApiKeys({hashed("ann"): KeyHolder("ann", "ann", writes=True)})
-    transport = httpx.ASGITransport(application(service, keys, documents=documents))
-    how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer ann"}}
-    async with httpx.AsyncClient(transport=transport, **how) as client:
+    keys = ApiKeys({hash_key("ann"): KeyHolder("ann", "ann", writes=True)})
+    transport = httpx.ASGITransport(build_application(service, keys, documents=documents))
+    options: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer ann"}}
+    async with httpx.AsyncClient(transport=transport, **options) as client:
         yield client
 
 
 def test_a_candidate_answers_nobody_who_does_not_name_it() -> None:
-    flow, other = Says("first"), Says("candidate")
-    service = Service(Corpus("nowhere.spolia"), [one := ServedFlow("flow", flow, flow)], one)
-    service.aliases = {CANDIDATE: ServedFlow(CANDIDATE, other, other, Promotion("flow"))}
+    flow, candidate = Says("first"), Says("candidate")
+    service = Service(Corpus("nowhere.spolia"), [item := ServedFlow("flow", flow, flow)], item)
+    service.aliases = {CANDIDATE: ServedFlow(CANDIDATE, candidate, candidate, Promotion("flow"))}
 
-    async def asked() -> list[Any]:
+    async def send_requests() -> list[Any]:
         async with client_of(service) as client:
             answers = [
                 (await client.post("/v1/answer", json=QUESTION | more)).json() for more in ({}, {"flow": CANDIDATE})
             ]
             models = (await client.get("/v1/models")).json()["data"]
-            return [*[one["answer"] for one in answers], *[one["id"] for one in models]]
+            return [*[item["answer"] for item in answers], *[item["id"] for item in models]]
 
-    assert asyncio.run(asked()) == ["first", "candidate", "flow", CANDIDATE]
+    assert asyncio.run(send_requests()) == ["first", "candidate", "flow", CANDIDATE]
 
 
 def test_a_database_that_is_away_is_not_ready_and_uploads_wait_for_it(server: Server) -> None:
     documents = Documents(Corpus(server.address()))
     flow: Operator[Query, Any] = BM25(documents.corpus.group())
-    service = Service(documents.corpus, [one := ServedFlow("flow", flow, flow)], one)
+    service = Service(documents.corpus, [item := ServedFlow("flow", flow, flow)], item)
     service.unready = ""
 
-    async def asked() -> list[httpx.Response]:
+    async def send_requests() -> list[httpx.Response]:
         async with client_of(service, documents) as client:
             return [
                 await client.get("/ready"),
@@ -89,17 +89,17 @@ def test_a_database_that_is_away_is_not_ready_and_uploads_wait_for_it(server: Se
                 await client.post("/v1/search", json=QUESTION),
             ]
 
-    before = asyncio.run(asked())
-    assert [one.status_code for one in before[:3]] == [200, 202, 200]
+    previous_result = asyncio.run(send_requests())
+    assert [item.status_code for item in previous_result[:3]] == [200, 202, 200]
     server.stop()
     try:
-        away = asyncio.run(asked())
+        away = asyncio.run(send_requests())
     finally:
         server.start()
-    assert [one.status_code for one in away] == [503] * 4
-    assert all("Retry-After" in one.headers for one in away)
-    assert {one.json()["error"]["code"] for one in away[1:]} == {"store_unavailable"}
-    assert [one.status_code for one in asyncio.run(asked())[:3]] == [200, 202, 200]
+    assert [item.status_code for item in away] == [503] * 4
+    assert all("Retry-After" in item.headers for item in away)
+    assert {item.json()["error"]["code"] for item in away[1:]} == {"store_unavailable"}
+    assert [item.status_code for item in asyncio.run(send_requests())[:3]] == [200, 202, 200]
     documents.close()
 
 
@@ -115,17 +115,17 @@ def test_a_fresh_machine_serves_a_store_in_postgresql(
 @contextmanager
 def no_files_left() -> Iterator[None]:
     """While inside, this process can open nothing more."""
-    held, before = list[int](), resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 8, before[1]))
+    numbers, previous_limit = list[int](), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 8, previous_limit[1]))
     with suppress(OSError):
         while True:
-            held.append(os.open(os.devnull, os.O_RDONLY))
+            numbers.append(os.open(os.devnull, os.O_RDONLY))
     try:
         yield
     finally:
-        for one in held:
-            os.close(one)
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for number in numbers:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, previous_limit)
 
 
 def test_too_many_open_files_are_no_damaged_store(fast_folder: Path) -> None:
@@ -133,19 +133,19 @@ def test_too_many_open_files_are_no_damaged_store(fast_folder: Path) -> None:
     (fast_folder / "notes" / "a.md").write_text("The moon causes the tide.")
     sync(str(fast_folder / "notes"), Corpus(str(fast_folder / "n.spolia")))
 
-    async def asked() -> list[httpx.Response]:
+    async def send_requests() -> list[httpx.Response]:
         corpus = Corpus(str(fast_folder / "n.spolia"))
         flow: Operator[Query, Any] = BM25(corpus.group())
-        async with client_of(Service(corpus, [one := ServedFlow("flow", flow, flow)], one)) as client:
+        async with client_of(Service(corpus, [item := ServedFlow("flow", flow, flow)], item)) as client:
             await client.get("/live")
             with no_files_left():
                 short = await client.post("/v1/search", json=QUESTION)
             return [short, await client.post("/v1/search", json=QUESTION)]
 
-    short, again = asyncio.run(asked())
+    short, second_response = asyncio.run(send_requests())
     assert (short.status_code, short.json()["error"]["code"]) == (503, "store_unavailable"), short.text
     assert "Retry-After" in short.headers
-    assert (again.status_code, len(again.json()["hits"])) == (200, 1)
+    assert (second_response.status_code, len(second_response.json()["hits"])) == (200, 1)
 
 
 @contextmanager
@@ -174,7 +174,7 @@ def test_a_stream_begins_immediately_beats_and_ends_with_an_event_when_the_serve
         with client.stream("POST", "/v1/answer", json=body) as stream:
             assert (stream.status_code, stream.headers["x-accel-buffering"]) == (200, "no")
             pieces = stream.iter_text()
-            assert next(pieces) == answers.BEAT.decode()  # the model has said nothing yet, and never will
+            assert next(pieces) == answers.HEARTBEAT.decode()  # the model has said nothing yet, and never will
             running.send_signal(signal.SIGTERM)
             rest = "".join(pieces)
         assert json.loads(rest.partition("event: error\ndata: ")[2])["error"]["code"] == "server_stopping"

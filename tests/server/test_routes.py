@@ -65,18 +65,18 @@ def test_every_route_has_a_row(api: Any) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
 def test_a_route_gives_each_user_what_he_may_read(any_served: Served, row: tuple[str, str]) -> None:
     (method, path), (body, finds) = row, ROWS[row]
-    at = any_served.url + path.replace("{name}", "naive")
+    url = any_served.url + path.replace("{name}", "naive")
     bodies = [body, body | {"stream": True}] if finds and path != "/v1/search" else [body]
-    for one in bodies:
+    for item in bodies:
         for wrong in ("", "Bearer", "Bearer sk-spolia-forged", f"Basic {any_served.keys['ann']}"):
-            refused = httpx.request(method, at, json=one, headers={"Authorization": wrong} if wrong else {})
+            refused = httpx.request(method, url, json=item, headers={"Authorization": wrong} if wrong else {})
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
             assert "forged" not in refused.text
         for user in ("ann", "bob", "ann", "bob"):  # the second time from the cache
             with any_served.client(user) as client:
-                found = client.request(method, at, json=one)
-            assert found.status_code == 200, found.text
-            assert (SECRET in found.text) == (finds and user == "ann")
+                response = client.request(method, url, json=item)
+            assert response.status_code == 200, response.text
+            assert (SECRET in response.text) == (finds and user == "ann")
 
 
 def test_a_run_is_seen_by_the_user_who_asked_and_feedback_becomes_a_question(
@@ -84,27 +84,27 @@ def test_a_run_is_seen_by_the_user_who_asked_and_feedback_becomes_a_question(
     spolia: Spolia,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    asked = {"question": QUESTION, "flow": "naive"}
-    made = ("questions", "--store", served.store, "--feedback", "--json", "-o")
-    before = spolia(*made, tmp_path / "before").json.get("questions", 0)  # other tests give feedback, too
+    request = {"question": QUESTION, "flow": "naive"}
+    command = ("questions", "--store", served.store, "--feedback", "--json", "-o")
+    previous_value = spolia(*command, tmp_path / "before").json.get("questions", 0)  # other tests give feedback, too
     with served.client("ann") as ann, served.client("bob") as bob:
-        run = ann.post("/v1/answer", json=asked).json()["run"]
-        said = {"run": run, "thumb": "down", "question": QUESTION, "answer": "Ann", "reason": "Too long."}
+        run = ann.post("/v1/answer", json=request).json()["run"]
+        message = {"run": run, "thumb": "down", "question": QUESTION, "answer": "Ann", "reason": "Too long."}
         for client, status in ((bob, 404), (httpx.Client(base_url=served.url), 401), (ann, 200)):
             assert client.get(f"/v1/runs/{run}").status_code == status
-            assert client.post("/v1/feedback", json=said).status_code == status
+            assert client.post("/v1/feedback", json=message).status_code == status
         assert ann.get("/v1/runs").json()["runs"][0]["run"] == run
         assert run not in bob.get("/v1/runs").text
-        seen = ann.get(f"/v1/runs/{run}").json()
-        assert (seen["hidden"], SECRET in json.dumps(seen), seen["steps"][0]["parent"]) == (False, True, 0)
-        assert ann.post("/v1/feedback", json=said).status_code == 200  # the same again
-        assert ann.post("/v1/feedback", json=said | {"run": "0" * 12}).status_code == 404
+        data = ann.get(f"/v1/runs/{run}").json()
+        assert (data["hidden"], SECRET in json.dumps(data), data["steps"][0]["parent"]) == (False, True, 0)
+        assert ann.post("/v1/feedback", json=message).status_code == 200  # the same again
+        assert ann.post("/v1/feedback", json=message | {"run": "0" * 12}).status_code == 404
         sync_notes(served.store, ["others"])
         hidden = ann.get(f"/v1/runs/{run}").json()
         sync_notes(served.store, ["staff"])
-        assert spolia(*made, tmp_path / "public").json["questions"] == before
-        assert spolia(*made, tmp_path / "data", "--access", "staff").json["questions"] == before + 1
-    (item,) = (one for one in DataSet(str(tmp_path / "data")).items() if one.question == QUESTION)
+        assert spolia(*command, tmp_path / "public").json["questions"] == previous_value
+        assert spolia(*command, tmp_path / "data", "--access", "staff").json["questions"] == previous_value + 1
+    (item,) = (entry for entry in DataSet(str(tmp_path / "data")).items() if entry.question == QUESTION)
     assert (item.question, item.answers, str(item.gold[0][0])) == (QUESTION, ("Ann",), "salaries.md[0:3]")
     assert (hidden["hidden"], SECRET in json.dumps(hidden)) == (True, False)
 
@@ -116,16 +116,16 @@ DOCUMENT_TOOLS = {"list_documents", "add_document"}
 
 @pytest.mark.parametrize("user", ["ann", "bob"])
 def test_a_tool_gives_each_agent_what_its_user_may_read(any_served: Served, user: str) -> None:
-    async def called() -> None:
+    async def call_tool() -> None:
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {any_served.keys[user]}"}) as http,
             Client(streamable_http_client(f"{any_served.url}/mcp", http_client=http)) as client,
         ):
             assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS.keys() | DOCUMENT_TOOLS
             for name, finds in TOOLS.items():
-                found = await client.call_tool(name, {"question": QUESTION})
-                assert not found.is_error
-                assert (SECRET in json.dumps(found.structured_content)) == (finds and user == "ann")
+                result = await client.call_tool(name, {"question": QUESTION})
+                assert not result.is_error
+                assert (SECRET in json.dumps(result.structured_content)) == (finds and user == "ann")
             listed = await client.call_tool("list_documents", {})
             assert listed.structured_content == {"documents": []}
             if user == "bob":
@@ -133,7 +133,7 @@ def test_a_tool_gives_each_agent_what_its_user_may_read(any_served: Served, user
             refused = await client.call_tool("answer", {"question": "tide", "flow": "nothing"})
             assert refused.is_error
 
-    asyncio.run(called())
+    asyncio.run(call_tool())
 
 
 def test_routes_that_are_not_there_need_a_key_too(served: Served) -> None:
@@ -150,10 +150,10 @@ def test_examples_of_the_description_are_answered(served: Served, api: Any) -> N
     for name, schema in api["components"]["schemas"].items():
         for example in schema.get("examples", ()):
             ((method, path),) = (
-                (method, at)
-                for at, found in api["paths"].items()
-                for method, one in found.items()
-                if f'/{name}"' in json.dumps(one)
+                (method, place)
+                for place, found_path in api["paths"].items()
+                for method, item in found_path.items()
+                if f'/{name}"' in json.dumps(item)
             )
             if (method, path) not in OF_A_DOCUMENT:
                 with served.client("bob") as bob:
@@ -166,32 +166,32 @@ def test_replies_are_those_of_the_command_line(served: Served, spolia: Spolia) -
         answer = bob.post("/v1/answer", json={"question": question}).json()
         search = bob.post("/v1/search", json={"question": question, "stages": True}).json()
         chat = bob.post("/v1/chat/completions", json=CHAT).json()
-    said = spolia("ask", question, "--store", served.store, "--json").json
+    output = spolia("ask", question, "--store", served.store, "--json").json
     reranked = ("--reranker", served.model.url, "--rerank-model", "scores")
-    found = spolia("search", question, "--store", served.store, *reranked, "--json").json
-    for kind, here, there in ((AnswerReply, answer, said), (SearchReply, search, found)):
+    found_output = spolia("search", question, "--store", served.store, *reranked, "--json").json
+    for kind, here, target in ((AnswerReply, answer, output), (SearchReply, search, found_output)):
         assert here.keys() <= kind.__annotations__.keys()
         TypeAdapter(kind).validate_python(here)
-        TypeAdapter(kind).validate_python(there)
+        TypeAdapter(kind).validate_python(target)
     TypeAdapter(ChatReply).validate_python(chat)
-    assert [answer[name] for name in ("answer", "citations")] == [said[name] for name in ("answer", "citations")]
-    assert search["hits"] == found["hits"]
+    assert [answer[name] for name in ("answer", "citations")] == [output[name] for name in ("answer", "citations")]
+    assert search["hits"] == found_output["hits"]
     assert [hit[0] for hit in search["stages"][-1]["hits"]] == [hit["node"] for hit in search["hits"]]
 
 
 def test_a_stream_sends_the_text_of_a_cached_answer_too(served: Served) -> None:
-    asked = {"question": "What causes the tide, and when?", "flow": "grounded", "stream": True}
+    request = {"question": "What causes the tide, and when?", "flow": "grounded", "stream": True}
     with served.client("bob") as bob:
-        fresh, cached = (events(bob.post("/v1/answer", json=asked).text) for _ in range(2))
-    for found in (fresh, cached):
-        assert "".join(data for name, data in found if name == "text") == found[-1][1]["answer"] != ""
-        assert (found[-1][0], found[-1][1]["citations"]) == ("done", fresh[-1][1]["citations"])
+        fresh, cached = (events(bob.post("/v1/answer", json=request).text) for _ in range(2))
+    for result in (fresh, cached):
+        assert "".join(data for name, data in result if name == "text") == result[-1][1]["answer"] != ""
+        assert (result[-1][0], result[-1][1]["citations"]) == ("done", fresh[-1][1]["citations"])
     assert [name for name, _ in cached] == ["text", "done"]
 
 
 def events(body: str) -> list[tuple[str, Any]]:
     """Names and data of server-sent events."""
-    lines = (one.split("\n") for one in body.strip().split("\n\n") if not one.startswith(":"))
+    lines = (word.split("\n") for word in body.strip().split("\n\n") if not word.startswith(":"))
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in lines]
 
 
@@ -199,8 +199,8 @@ def test_conditions_and_counts_narrow_a_search(served: Served) -> None:
     with served.client("ann") as ann:
 
         def places(**more: Any) -> list[str]:
-            found = ann.post("/v1/search", json={"question": "the moon, the tide, the most", **more}).json()
-            return [hit["uri"] for hit in found["hits"]]
+            data = ann.post("/v1/search", json={"question": "the moon, the tide, the most", **more}).json()
+            return [hit["uri"] for hit in data["hits"]]
 
         assert set(places()) == {"salaries.md", "tides.md"}
         assert len(places(top_k=1)) == 1
@@ -215,17 +215,19 @@ def test_a_collector_gets_a_span_of_each_step_without_texts(served: Served) -> N
     trace = "0af7651916cd43dd8448eb211c80319c"
     with served.client("ann") as ann:
         headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
-        asked = {"question": QUESTION, "flow": "grounded"}
-        assert ann.post("/v1/answer", json=asked, headers=headers).status_code == 200
-    sent = served.collector.received
-    until(lambda: any(bytes.fromhex(trace) in body for _, body in sent))
+        asked_request = {"question": QUESTION, "flow": "grounded"}
+        assert ann.post("/v1/answer", json=asked_request, headers=headers).status_code == 200
+    received = served.collector.received
+    until(lambda: any(bytes.fromhex(trace) in body for _, body in received))
     request = ExportTraceServiceRequest()
-    for path, body in list(sent):
+    for path, body in list(received):
         assert path == "/v1/traces"
         request.MergeFromString(body)
-    every = [one for of in request.resource_spans for scope in of.scope_spans for one in scope.spans]
-    spans = {one.name: one for one in every if one.trace_id.hex() == trace}
+    all_spans = [
+        span for resource_span in request.resource_spans for scope in resource_span.scope_spans for span in scope.spans
+    ]
+    spans = {span.name: span for span in all_spans if span.trace_id.hex() == trace}
     assert {"Then", "BM25", "chat scripted"} <= spans.keys()
     assert spans["Then"].parent_span_id.hex() == "b7ad6b7169203331"
     assert spans["BM25"].parent_span_id == spans["Then"].span_id
-    assert not any(SECRET.encode() in body or QUESTION.encode() in body for _, body in sent)
+    assert not any(SECRET.encode() in body or QUESTION.encode() in body for _, body in received)

@@ -68,16 +68,16 @@ class Provider:
         self.process.wait()
 
     def token(self, user: str, resource: str = "urn:spolia") -> str:
-        asked = {"grant_type": "client_credentials", "scope": "ask", "resource": resource}
-        found = httpx.post(f"{self.url}/token", data=asked, auth=(user, "secret"))
-        return str(found.json()["access_token"])
+        request = {"grant_type": "client_credentials", "scope": "ask", "resource": resource}
+        response = httpx.post(f"{self.url}/token", data=request, auth=(user, "secret"))
+        return str(response.json()["access_token"])
 
     def signed(self, key: Any = None, algorithm: str = "RS256", **claims: Any) -> str:
         """A token as the provider would write it, with other claims, or signed by another key."""
         now = int(time.time())
         plain = {"iss": self.url, "aud": "spolia", "sub": "ann", "iat": now, "exp": now + 60, "groups": ["staff"]}
-        found = {name: value for name, value in (plain | claims).items() if value is not None}
-        return jwt.encode(found, self.key if key is None else key, algorithm, {"kid": self.kid})
+        claims_by_name = {name: value for name, value in (plain | claims).items() if value is not None}
+        return jwt.encode(claims_by_name, self.key if key is None else key, algorithm, {"kid": self.kid})
 
 
 def encoded(content: bytes) -> str:
@@ -86,16 +86,16 @@ def encoded(content: bytes) -> str:
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
-    found = Provider(packages())
-    yield found
-    found.stop()
+    new_provider = Provider(packages())
+    yield new_provider
+    new_provider.stop()
 
 
 def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(provider: Provider) -> None:
-    keys = IssuedTokens(ApiKeys.of_token("k"), provider.url, "spolia", per_minute=1, daily=DailyQuota(tokens=9))
+    keys = IssuedTokens(ApiKeys.from_token("k"), provider.url, "spolia", per_minute=1, daily=DailyQuota(tokens=9))
 
     def principals(token: str) -> list[str] | None:
-        return None if (found := keys.holder(f"Bearer {token}")) is None else sorted(found.principals)
+        return None if (holder := keys.holder(f"Bearer {token}")) is None else sorted(holder.principals)
 
     assert principals(provider.token("ann")) == ["ann", "staff"]
     assert principals(provider.token("bob")) == ["bob"]
@@ -106,10 +106,10 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
     assert first.quota is second.quota  # of the user, whatever the token
     assert second.daily == DailyQuota(tokens=9)
     assert first.name == "oidc:ann"  # so that a key named `ann` owns other tasks, and has other limits
-    other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    other_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = provider.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head, body, signature = provider.signed().split(".")
-    none, shared = (encoded(json.dumps({"alg": one, "kid": provider.kid}).encode()) for one in ("none", "HS256"))
+    none, shared = (encoded(json.dumps({"alg": text, "kid": provider.kid}).encode()) for text in ("none", "HS256"))
     by_public = encoded(hmac.digest(public, f"{shared}.{body}".encode(), "sha256"))
     now = int(time.time())
     forged = {
@@ -121,7 +121,7 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
         "empty user": provider.signed(sub=""),
         "another issuer": provider.signed(iss="http://127.0.0.1:1"),
         "groups are a text": provider.signed(groups="staff"),
-        "another key": provider.signed(key=other),
+        "another key": provider.signed(key=other_key),
         "another algorithm": provider.signed(algorithm="PS256"),
         "signed by a public key": f"{shared}.{body}.{by_public}",
         "none": f"{none}.{body}.",
@@ -140,35 +140,35 @@ def test_new_keys_of_a_provider_are_found_and_a_flood_of_tokens_asks_it_once(
     provider.stop()
     provider.start("second")
     header = f"Bearer {provider.token('ann')}"
-    assert (keys.holder(header), asyncio.run(keys.refreshed(header))) == (None, False)  # it was asked a moment ago
+    assert (keys.holder(header), asyncio.run(keys.refresh(header))) == (None, False)  # it was asked a moment ago
     monkeypatch.setattr(tokens, "PAUSE_S", 0.0)
-    fetch, asked = keys._fetch, list[int]()
+    fetch, numbers = keys._fetch, list[int]()
 
-    def counted() -> None:
-        asked.append(1)
+    def count_calls() -> None:
+        numbers.append(1)
         fetch()
 
-    monkeypatch.setattr(keys, "_fetch", counted)
+    monkeypatch.setattr(keys, "_fetch", count_calls)
 
     async def flood() -> list[bool]:
-        return await asyncio.gather(*(keys.refreshed(header) for _ in range(20)))
+        return await asyncio.gather(*(keys.refresh(header) for _ in range(20)))
 
-    assert (all(asyncio.run(flood())), len(asked)) == (True, 1)
+    assert (all(asyncio.run(flood())), len(numbers)) == (True, 1)
     assert keys.holder(header) is not None
     provider.stop()
     monkeypatch.setattr(tokens, "KEPT_S", 0.0)
     assert keys.holder(header) is None  # its keys are old
-    assert asyncio.run(keys.refreshed(header))
+    assert asyncio.run(keys.refresh(header))
     monkeypatch.setattr(tokens, "KEPT_S", 60.0)
     assert keys.holder(header) is not None  # a provider that is away does not lock users out
     provider.start("third")
 
 
 def test_a_provider_that_cannot_be_used_is_refused(provider: Provider) -> None:
-    for issuer, why in (
+    for issuer, reason in (
         (f"{provider.url}/", "says that it is"),
         ("http://example.org", "must be an https"),
         ("http://127.0.0.1:1", "cannot be used"),
     ):
-        with pytest.raises(QueryError, match=why):
+        with pytest.raises(QueryError, match=reason):
             IssuedTokens(ApiKeys({}), issuer, "spolia")

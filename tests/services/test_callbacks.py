@@ -15,7 +15,7 @@ from spolia import Corpus
 from spolia.errors import QueryError
 from spolia.services import callbacks
 from spolia.services.callbacks import Callbacks
-from spolia.services.documents import Documents, publishing
+from spolia.services.documents import Documents, run_publisher
 from spolia.services.jobs import CALLBACK, MOST_CLAIMS
 from spolia.services.postgres_jobs import PostgresTable
 
@@ -64,39 +64,39 @@ class Told(BaseHTTPRequestHandler):
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     monkeypatch.setattr(callbacks, "WAITS_S", (0.0,) * len(callbacks.WAITS_S))
-    with Receiver() as found:
-        yield found
+    with Receiver() as new_receiver:
+        yield new_receiver
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def documents(request: pytest.FixtureRequest, fast_folder: Path, receiver: Receiver) -> Iterator[Documents]:
     in_file = request.param == "sqlite"
     address = str(fast_folder / "n.spolia") if in_file else request.getfixturevalue("server").address()
-    found = Documents(Corpus(address), callback_hosts=[receiver.host])
-    yield found
-    if isinstance(found.queue.table, PostgresTable):
-        found.queue.table.close()
+    new_documents = Documents(Corpus(address), callback_hosts=[receiver.host])
+    yield new_documents
+    if isinstance(new_documents.queue.table, PostgresTable):
+        new_documents.queue.table.close()
 
 
 def test_a_receiver_is_told_once_what_became_of_each_task(documents: Documents, receiver: Receiver) -> None:
     webhooks = pytest.importorskip("standardwebhooks", reason="the library of receivers is not installed")
-    at: dict[str, Any] = {"callback": f"http://{receiver.host}/tasks"}
-    kept = documents.add("a.md", b"The moon causes the tides.", **at)
-    bad = documents.add("b.pdf", b"No PDF.", **at)
-    gone = documents.add("c.md", b"Never published.", **at)
+    position: dict[str, Any] = {"callback": f"http://{receiver.host}/tasks"}
+    task = documents.add("a.md", b"The moon causes the tides.", **position)
+    bad = documents.add("b.pdf", b"No PDF.", **position)
+    gone = documents.add("c.md", b"Never published.", **position)
     documents.add("d.md", b"Nobody is told.")
     documents.cancel(gone)
     documents.publish()
     while documents.callbacks.deliver():
         pass
-    found = {}
+    result = {}
     for headers, body in receiver.told:
-        said = webhooks.Webhook(documents.callbacks.secret).verify(body, headers)
-        found[headers["webhook-id"]] = (said["type"], said["data"]["document"], bool(said["data"]["reason"]))
+        data = webhooks.Webhook(documents.callbacks.secret).verify(body, headers)
+        result[headers["webhook-id"]] = (data["type"], data["data"]["document"], bool(data["data"]["reason"]))
         with pytest.raises(webhooks.WebhookVerificationError):
             webhooks.Webhook(documents.callbacks.secret).verify(body + b" ", headers)
-    assert found == {
-        f"task_{kept}": ("task.done", "a.md", False),
+    assert result == {
+        f"task_{task}": ("task.done", "a.md", False),
         f"task_{bad}": ("task.failed", "b.pdf", True),
         f"task_{gone}": ("task.cancelled", "c.md", False),
     }
@@ -109,22 +109,22 @@ def test_a_receiver_is_told_once_what_became_of_each_task(documents: Documents, 
 def test_a_receiver_that_is_away_is_told_again_with_the_same_id(documents: Documents, receiver: Receiver) -> None:
     receiver.statuses = [503, 429]
     task = documents.add("a.md", b"The moon causes the tides.", callback=f"http://{receiver.host}")
-    with publishing(documents):
+    with run_publisher(documents):
         assert receiver.all_came.wait(600)
     assert [headers["webhook-id"] for headers, _ in receiver.told][:3] == [f"task_{task}"] * 3
 
 
 def test_a_receiver_that_never_takes_it_is_left_alone(documents: Documents, receiver: Receiver) -> None:
-    most = len(callbacks.WAITS_S) + 1
-    for statuses, attempts in (([500] * 19, most), ([404] * 19, most), ([302] * 19, most), ([410], 1)):
+    count = len(callbacks.WAITS_S) + 1
+    for statuses, attempts in (([500] * 19, count), ([404] * 19, count), ([302] * 19, count), ([410], 1)):
         receiver.told.clear()
         receiver.statuses = statuses
         task = documents.add("a.md", b"The moon.", callback=f"http://{receiver.host}")
         documents.publish()
-        for _ in range(most + 2):
+        for _ in range(count + 2):
             documents.callbacks.deliver()
         assert len(receiver.told) == attempts
-        ended = documents.queue.deliveries(documents.queue.look([task]))[task]
+        ended = documents.queue.deliveries(documents.queue.find_jobs([task]))[task]
         assert (ended.state, ended.attempts, bool(ended.reason)) == ("failed", attempts, True)
 
 
@@ -141,8 +141,8 @@ def test_attempts_follow_standard_webhooks_for_three_days_and_the_task_tells_of_
     task = documents.add("a.md", b"The moon.", callback=f"http://{receiver.host}")
 
     def delivery() -> tuple[str, int]:
-        found = documents.queue.deliveries(documents.queue.look([task]))[task]
-        return found.state, found.attempts
+        new_delivery = documents.queue.deliveries(documents.queue.find_jobs([task]))[task]
+        return new_delivery.state, new_delivery.attempts
 
     assert delivery() == ("waiting", 0)
     documents.publish()
@@ -180,8 +180,8 @@ INSIDE = (
 @pytest.mark.parametrize("documents", ["sqlite"], indirect=True)
 def test_addresses_inside_are_never_reached(documents: Documents, receiver: Receiver) -> None:
     with Receiver() as inside:
-        for number, at in enumerate(INSIDE):
-            url = at.format(port=inside.server_port)
+        for number, position in enumerate(INSIDE):
+            url = position.format(port=inside.server_port)
             documents.add(f"{number}.md", b"The moon.", callback=url)
         documents.publish()
         while documents.callbacks.deliver():
@@ -204,8 +204,8 @@ def test_what_is_no_address_is_refused_with_the_request(documents: Documents, ur
 def test_the_secret_is_made_once_and_may_be_given(
     tmp_path: Path, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {Callbacks(documents.queue, tmp_path).secret for _ in range(3)}
-    assert len(found) == 1
+    secrets = {Callbacks(documents.queue, tmp_path).secret for _ in range(3)}
+    assert len(secrets) == 1
     assert (tmp_path / callbacks.FILE).stat().st_mode & 0o077 == 0
     monkeypatch.setenv(callbacks.VARIABLE, "whsec_c2VjcmV0")
     assert Callbacks(documents.queue, tmp_path).secret == "whsec_c2VjcmV0"

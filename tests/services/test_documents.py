@@ -19,7 +19,7 @@ from spolia.errors import KeyReused, NotAllowed, NotFound, QueryError, StoreCorr
 from spolia.indexing import transform
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.models.protocols import Kind
-from spolia.services.documents import Documents, Transfer, export_originals, import_originals, publishing
+from spolia.services.documents import Documents, Transfer, export_originals, import_originals, run_publisher
 from spolia.services.knowledge_bases import KnowledgeBase, Requester
 from spolia.services.postgres_jobs import PostgresTable
 from spolia.stores import Embedding, materialise
@@ -49,13 +49,13 @@ def states(documents: Documents, *tasks: int) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["S\u0415C", "SEC\u200b", "\uff33EC"], ids=["Cyrillic", "invisible", "wide"])
 def test_a_knowledge_base_cannot_look_like_another_one(documents: Documents, name: str) -> None:
     ann, bob = Requester("ann", frozenset(), "ann"), Requester("bob", frozenset(), "bob")
-    documents.put_base(KnowledgeBase("SEC", owner="ann"), by=ann)
+    documents.put_base(KnowledgeBase("SEC", owner="ann"), requester=ann)
     with pytest.raises(NotAllowed, match="You cannot use the name"):
-        documents.put_base(KnowledgeBase(name, owner="bob"), by=bob)
+        documents.put_base(KnowledgeBase(name, owner="bob"), requester=bob)
     with pytest.raises(NotAllowed, match="You cannot use the name"):
-        documents.add(f"{name}/a.md", b"Salt is dug in mines.", by=bob)
-    documents.add("SEC/a.md", b"Salt is dug in mines.", by=bob)
-    documents.put_base(KnowledgeBase("sec", owner="bob"), by=bob)
+        documents.add(f"{name}/a.md", b"Salt is dug in mines.", requester=bob)
+    documents.add("SEC/a.md", b"Salt is dug in mines.", requester=bob)
+    documents.put_base(KnowledgeBase("sec", owner="bob"), requester=bob)
 
 
 def test_changes_are_published_together_and_the_last_one_of_a_document_holds(documents: Documents) -> None:
@@ -74,7 +74,7 @@ def test_changes_are_published_together_and_the_last_one_of_a_document_holds(doc
     assert found(documents, "moon sun salt") == ["doc://a/tides.md"]
     assert found(documents, "sun") == []
     assert found(documents, "salt", "staff") == ["doc://mines.md"]
-    (mines,) = documents.found(frozenset({"staff"}), after="a/tides.md")
+    (mines,) = documents.list_documents(frozenset({"staff"}), after_name="a/tides.md")
     assert (mines.name, ("year", 2026) in mines.meta) == ("mines.md", True)
     documents.refuse_names(["new.md"], Requester("ann", frozenset({"staff"})))
     documents.refuse_names(["new.md"], Requester("bob", frozenset()))
@@ -92,22 +92,22 @@ def test_a_store_in_postgresql_has_its_tasks_there(server: Server) -> None:
     documents = Documents(Corpus(server.address()))
     assert isinstance(documents.queue.table, PostgresTable)
     task = documents.add("a.md", b"The moon causes the tides.", key="k")
-    again = Documents(Corpus(documents.corpus.path))  # another server of the store
-    assert (again.publish(), found(again, "moon")) == (1, ["doc://a.md"])
+    second_documents = Documents(Corpus(documents.corpus.path))  # another server of the store
+    assert (second_documents.publish(), found(second_documents, "moon")) == (1, ["doc://a.md"])
     assert (states(documents, task), documents.queue.attachment(task)) == (
         [("done", "")],
         b"The moon causes the tides.",
     )
     documents.tidy()
-    for one in (documents, again):
-        one.queue.table.close()  # type: ignore[attr-defined]
+    for item in (documents, second_documents):
+        item.queue.table.close()  # type: ignore[attr-defined]
 
 
 def test_a_file_that_cannot_be_read_fails_alone(documents: Documents) -> None:
     tasks = [documents.add("broken.pdf", b"%PDF-1.7 broken"), documents.add("b.md", b"The moon.")]
     documents.publish()
-    (broken, why), good = states(documents, *tasks)
-    assert (broken, bool(why), good) == ("failed", True, ("done", ""))
+    (broken, reason), good = states(documents, *tasks)
+    assert (broken, bool(reason), good) == ("failed", True, ("done", ""))
     assert found(documents, "moon") == ["doc://b.md"]
 
 
@@ -120,8 +120,8 @@ def test_the_state_of_what_is_no_name_is_refused(documents: Documents, name: str
 def test_a_version_that_cannot_be_read_takes_no_other_with_it(documents: Documents) -> None:
     tasks = [documents.add("tides.md", b"The moon."), documents.add("tides.md", b"\x00\xff\x00 broken")]
     documents.publish()
-    (before, _), (broken, why) = states(documents, *tasks)
-    assert (before, broken, bool(why)) == ("done", "failed", True)
+    (previous_value, _), (broken, reason) = states(documents, *tasks)
+    assert (previous_value, broken, bool(reason)) == ("done", "failed", True)
     assert found(documents, "moon") == ["doc://tides.md"]
 
 
@@ -133,7 +133,7 @@ def test_readers_are_a_list_of_names(documents: Documents, access: Any) -> None:
 
 def test_the_name_of_a_document_that_waits_is_its_owners_also_where_others_read_it(documents: Documents) -> None:
     ann, bob = (Requester(name, frozenset({name}), name) for name in ("ann", "bob"))
-    documents.add("new.md", b"Salt is dug in mines.", access=["ann", "bob"], by=ann)
+    documents.add("new.md", b"Salt is dug in mines.", access=["ann", "bob"], requester=ann)
     documents.refuse_names(["new.md"], ann)
     with pytest.raises(NotAllowed):
         documents.refuse_names(["new.md"], bob)
@@ -159,24 +159,26 @@ def test_a_store_that_is_written_lets_changes_wait(documents: Documents) -> None
 
 
 def test_a_change_that_waited_does_not_undo_a_newer_one(documents: Documents) -> None:
-    late = documents.add("a.md", b"The moon.")
+    task = documents.add("a.md", b"The moon.")
     claims = documents.queue.claim("publisher that is killed", lease_s=-1)
     documents.queue.retry(claims, "the store is written", 0.2)
     documents.delete("a.md")
     documents.publish()
     time.sleep(0.25)
     assert documents.publish() == 1
-    assert (states(documents, late), found(documents, "moon")) == ([("done", "replaced")], [])
+    assert (states(documents, task), found(documents, "moon")) == ([("done", "replaced")], [])
 
 
 def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documents) -> None:
-    first = documents.add("a.md", b"1", by=Requester("ann"), key="k")
-    assert documents.add("a.md", b"1", by=Requester("ann"), key="k") == first
+    first = documents.add("a.md", b"1", requester=Requester("ann"), key="k")
+    assert documents.add("a.md", b"1", requester=Requester("ann"), key="k") == first
     with pytest.raises(KeyReused):
-        documents.add("a.md", b"2", by=Requester("ann"), key="k")
-    assert documents.add("a.md", b"2", by=Requester("bob"), key="k") != first
-    both = (documents.add("c.md", b"3", by=Requester(by), key=key) for by, key in (("a|b", "c"), ("a", "b|c")))
-    assert len(set(both)) == 2
+        documents.add("a.md", b"2", requester=Requester("ann"), key="k")
+    assert documents.add("a.md", b"2", requester=Requester("bob"), key="k") != first
+    tasks = (
+        documents.add("c.md", b"3", requester=Requester(text), key=key) for text, key in (("a|b", "c"), ("a", "b|c"))
+    )
+    assert len(set(tasks)) == 2
     for name in ("", "../a.md", "/etc/passwd.md", "a//b.md", "a\\b.md", "a\0.md", "./a.md", "x" * 600 + ".md", "a.zzz"):
         with pytest.raises(QueryError):
             documents.add(name, b"x")
@@ -193,7 +195,7 @@ def test_a_document_is_made_again_or_stays_as_it_was(
     documents: Documents, fast_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(fast_folder)
-    broken, made = Path("broken"), Path("made")
+    broken, path = Path("broken"), Path("made")
     documents.known = (shouted,)
     group = documents.corpus.group("loud", Definition(shouted))
     documents.add("a.md", b"The moon.", metadata={"year": 2025})
@@ -203,11 +205,11 @@ def test_a_document_is_made_again_or_stays_as_it_was(
     def loud() -> list[str]:
         return [node.text for node in documents.nodes("a.md", "loud")]
 
-    made.rmdir()
+    path.rmdir()
     (task,) = documents.reparse(["a.md"])
     documents.publish()
-    assert (states(documents, task), made.exists(), loud()) == ([("done", "")], True, ["THE MOON."])
-    made.rmdir()
+    assert (states(documents, task), path.exists(), loud()) == ([("done", "")], True, ["THE MOON."])
+    path.rmdir()
     broken.touch()
     tasks = [*documents.reparse(["a.md"]), documents.patch("a.md", {"year": None, "moon": 1})]
     documents.publish()
@@ -216,15 +218,15 @@ def test_a_document_is_made_again_or_stays_as_it_was(
     mines = documents.add("mines.md", b"Salt.")
     documents.publish()
     assert states(documents, mines) == [("done", "")]
-    one = documents.status("mines.md").groups[-1]
-    assert (one.group, one.state, "the model is away" in one.reason) == ("loud", "failed", True)
+    item = documents.status("mines.md").groups[-1]
+    assert (item.group, item.state, "the model is away" in item.reason) == ("loud", "failed", True)
     (still,) = documents.reparse(["mines.md"], "missing")
     documents.publish()
     assert "the model is away" in states(documents, still)[0][1]
     broken.unlink()
-    (again,) = documents.reparse(["mines.md"], "missing")
+    (second_task,) = documents.reparse(["mines.md"], "missing")
     documents.publish()
-    assert (states(documents, again), documents.status("mines.md").groups[-1].state) == ([("done", "")], "done")
+    assert (states(documents, second_task), documents.status("mines.md").groups[-1].state) == ([("done", "")], "done")
     assert documents.corpus.latest().check(deep=True) == []
 
 
@@ -239,14 +241,19 @@ def test_a_page_is_drawn_where_its_boxes_are(documents: Documents) -> None:
         with Image.open(BytesIO(data)) as image:
             dark = np.argwhere(np.asarray(image.convert("L")) < 128) * 72 / dpi
         boxes = documents.corpus.snapshot().boxes(node.document, node.span, frozenset({"ann"}))
-        boxes = tuple(one for one in boxes if one.page == 2)
-        inside = [any(one.top <= y <= one.bottom and one.left <= x <= one.right for one in boxes) for y, x in dark]
+        boxes = tuple(box for box in boxes if box.page == 2)
+        inside = [any(box.top <= y <= box.bottom and box.left <= x <= box.right for box in boxes) for y, x in dark]
         assert len(dark) > 100
         assert np.mean(inside) > 0.95
-    readers, others = frozenset({"ann"}), frozenset({"bob"})
-    for name, page, who in (("a.pdf", 3, readers), ("a.pdf", 0, readers), ("a.pdf", 1, others), ("b.md", 1, readers)):
+    readers, texts = frozenset({"ann"}), frozenset({"bob"})
+    for name, page, principals in (
+        ("a.pdf", 3, readers),
+        ("a.pdf", 0, readers),
+        ("a.pdf", 1, texts),
+        ("b.md", 1, readers),
+    ):
         with pytest.raises(NotFound):
-            documents.page_image(name, page, who)
+            documents.page_image(name, page, principals)
     documents.close()
 
 
@@ -262,28 +269,28 @@ def test_documents_are_transferred_without_embedding_again(
 ) -> None:
     embedded, embed = list[str](), HashingEmbedder.embed
 
-    def counted(self: HashingEmbedder, texts: Sequence[str], *, kind: Kind) -> Any:
+    def count_calls(self: HashingEmbedder, texts: Sequence[str], *, kind: Kind) -> Any:
         embedded.extend(texts)
         return embed(self, texts, kind=kind)
 
-    monkeypatch.setattr(HashingEmbedder, "embed", counted)
+    monkeypatch.setattr(HashingEmbedder, "embed", count_calls)
     definition = Definition(Sentences(), embeddings=(Embedding(HashingEmbedder()),))
     documents = Documents(Corpus(str(fast_folder / "n.spolia")), definition=definition, known=[HashingEmbedder()])
     documents.add("notes/a/tides.md", b"The moon. It pulls.", metadata={"year": 2026}, access=["ann"])
     documents.publish()
-    before = list(embedded)
-    tasks = documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by=Requester("ann"))
-    assert documents.transfer(["notes/a/tides.md"], "archive", how, key="k", by=Requester("ann")) == tasks
+    embedded_texts = list(embedded)
+    tasks = documents.transfer(["notes/a/tides.md"], "archive", how, key="k", requester=Requester("ann"))
+    assert documents.transfer(["notes/a/tides.md"], "archive", how, key="k", requester=Requester("ann")) == tasks
     with pytest.raises(KeyReused):
-        documents.transfer(["notes/a/tides.md"], "other", how, key="k", by=Requester("ann"))
+        documents.transfer(["notes/a/tides.md"], "other", how, key="k", requester=Requester("ann"))
     assert documents.publish() == len(tasks) == (2 if how == "move" else 1)
     assert states(documents, *tasks) == [("done", "")] * len(tasks)
-    assert embedded == before != []
+    assert embedded == embedded_texts != []
     ann = frozenset({"ann"})
-    kept = ["archive/a/tides.md"] + (["notes/a/tides.md"] if how == "copy" else [])
-    assert [one.name for one in documents.found(ann)] == kept
-    assert documents.found() == []
-    fields = dict(documents.found(ann)[0].meta)
+    kept_texts = ["archive/a/tides.md"] + (["notes/a/tides.md"] if how == "copy" else [])
+    assert [entry.name for entry in documents.list_documents(ann)] == kept_texts
+    assert documents.list_documents() == []
+    fields = dict(documents.list_documents(ann)[0].meta)
     assert (fields["year"], fields["base"]) == (2026, "archive")
     assert documents.original("archive/a/tides.md", ann) == b"The moon. It pulls."
     with Run(groups=["ann"]):
@@ -306,11 +313,11 @@ def test_what_cannot_be_transferred_stays(documents: Documents) -> None:
     documents.add("notes/b.md", b"The sun.")
     with pytest.raises(QueryError, match="Ask again when it has ended"):
         documents.transfer(["notes/b.md"], "b")
-    task, after = documents.transfer(["notes/a.md"], "b", "move")
+    task, later_value = documents.transfer(["notes/a.md"], "b", "move")
     documents.cancel(task)
     documents.publish()
-    assert states(documents, task, after)[1] == ("failed", f"Task {task} was not done, so this document stays.")
-    assert [one.name for one in documents.found()] == ["notes/a.md", "notes/b.md"]
+    assert states(documents, task, later_value)[1] == ("failed", f"Task {task} was not done, so this document stays.")
+    assert [entry.name for entry in documents.list_documents()] == ["notes/a.md", "notes/b.md"]
     with pytest.raises(QueryError, match="first folder in its name"):
         documents.add("a.md", b"x", metadata={"base": "other"})
 
@@ -325,15 +332,15 @@ def test_a_scan_follows_the_files_of_a_folder_and_leaves_what_users_did(fast_fol
     documents = service()
 
     def names() -> list[str]:
-        return [one.name.removeprefix("files/") for one in documents.found(frozenset({"staff"}))]
+        return [entry.name.removeprefix("files/") for entry in documents.list_documents(frozenset({"staff"}))]
 
-    documents.bases.put(KnowledgeBase("files", access=("staff",)))
+    documents.bases.save(KnowledgeBase("files", access=("staff",)))
     for name, data in (("a.md", b"Ants."), ("b.md", b"Bees."), ("bad.pdf", b"No PDF."), ("c.md", b"Cats.")):
         (folder / name).write_bytes(data)
     documents.add("files/sent.md", b"By a user.", access=["staff"])
     assert len(documents.scan()) == 4
     documents.publish()
-    assert (names(), documents.found()) == (["a.md", "b.md", "c.md", "sent.md"], [])
+    assert (names(), documents.list_documents()) == (["a.md", "b.md", "c.md", "sent.md"], [])
     for _ in range(2):  # nothing has changed, also for the next process; the bad file is not tried again
         assert documents.scan() == []
         documents = service()
@@ -346,10 +353,10 @@ def test_a_scan_follows_the_files_of_a_folder_and_leaves_what_users_did(fast_fol
     assert (names(), found(documents, "apes ants", "staff")) == (["a.md", "sent.md"], ["doc://files/a.md"])
     documents = service()
     assert documents.scan() == []  # the user who deleted c.md meant it
-    for one in folder.iterdir():
-        one.unlink()
+    for path in folder.iterdir():
+        path.unlink()
     assert documents.scan() == []
-    with publishing(documents):
+    with run_publisher(documents):
         (folder / "new.md").write_bytes(b"Newts.")
         until(lambda: names() == ["new.md", "sent.md"])
 
@@ -358,7 +365,7 @@ def test_a_scan_follows_the_files_of_a_folder_and_leaves_what_users_did(fast_fol
 def test_originals_go_with_a_store_to_another_place(documents: Documents, address: str, tmp_path: Path) -> None:
     documents.add("notes/tides.md", b"The moon causes the tides.", metadata={"year": 2026}, access=["ann"])
     documents.add("notes/gone.md", b"Deleted.")
-    documents.bases.put(KnowledgeBase("notes", "Notes", "ann", ("ann",)))
+    documents.bases.save(KnowledgeBase("notes", "Notes", "ann", ("ann",)))
     documents.publish()
     documents.delete("notes/gone.md")
     documents.publish()
@@ -369,20 +376,26 @@ def test_originals_go_with_a_store_to_another_place(documents: Documents, addres
     corpus = Corpus(address if "://" in address else str(tmp_path / "there.spolia"))
     import_store(files[0], corpus)
     assert [import_originals(corpus, files[1]) for _ in range(2)] == [1, 0]
-    there, ann = Documents(corpus), frozenset({"ann"})
-    assert there.original("notes/tides.md", ann) == b"The moon causes the tides."
+    existing_documents, ann = Documents(corpus), frozenset({"ann"})
+    assert existing_documents.original("notes/tides.md", ann) == b"The moon causes the tides."
     with pytest.raises(NotFound):
-        there.original("notes/tides.md")
-    tasks = [*there.reparse(["notes/tides.md"]), there.patch("notes/tides.md", {"year": 2027})]
-    there.publish()
-    assert states(there, *tasks) == [("done", "")] * 2
-    assert ([one.name for one in there.found(ann)], there.found()) == (["notes/tides.md"], [])
-    assert there.bases.all()["notes"].access == ("ann",)
+        existing_documents.original("notes/tides.md")
+    tasks = [
+        *existing_documents.reparse(["notes/tides.md"]),
+        existing_documents.patch("notes/tides.md", {"year": 2027}),
+    ]
+    existing_documents.publish()
+    assert states(existing_documents, *tasks) == [("done", "")] * 2
+    assert ([entry.name for entry in existing_documents.list_documents(ann)], existing_documents.list_documents()) == (
+        ["notes/tides.md"],
+        [],
+    )
+    assert existing_documents.bases.all()["notes"].access == ("ann",)
     with ZipFile(files[1]) as members:
-        said, data = members.read("originals.json"), members.read(members.namelist()[0])
+        message, data = members.read("originals.json"), members.read(members.namelist()[0])
     for name, changed in (("originals.json", b"[" * 100_000), (members.namelist()[0], data + b"!")):
         with ZipFile(tmp_path / "changed.zip", "w") as bad:
-            bad.writestr("originals.json", said if name != "originals.json" else changed)
+            bad.writestr("originals.json", message if name != "originals.json" else changed)
             bad.writestr(members.namelist()[0], changed)
         with pytest.raises(StoreCorrupt):
             import_originals(corpus, tmp_path / "changed.zip")
@@ -398,4 +411,4 @@ def test_bytes_that_are_not_kept_cannot_be_read_or_made_again(tmp_path: Path) ->
     with pytest.raises(QueryError, match="are not kept here"):
         documents.reparse(["tides.md"])
     documents.tidy()
-    assert not any(b"The moon causes" in one.read_bytes() for one in tmp_path.glob("*/jobs.db*"))
+    assert not any(b"The moon causes" in path.read_bytes() for path in tmp_path.glob("*/jobs.db*"))

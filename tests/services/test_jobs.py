@@ -23,9 +23,9 @@ SOON = -1.0
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[JobTable]]:
     """Two connections to one table."""
-    made: list[Any] = []
+    instance: list[Any] = []
     if request.param == "sqlite":
-        made += [SqliteTable(tmp_path / "jobs.db") for _ in range(2)]
+        instance += [SqliteTable(tmp_path / "jobs.db") for _ in range(2)]
     else:
         from spolia import Corpus
         from spolia.services.postgres_jobs import PostgresTable
@@ -33,10 +33,10 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[JobT
 
         address = request.getfixturevalue("server").address()
         Corpus(address).create()
-        made += [PostgresTable(parse_address(address)) for _ in range(2)]
-    yield made
-    for one in made:
-        one.close()
+        instance += [PostgresTable(parse_address(address)) for _ in range(2)]
+    yield instance
+    for item in instance:
+        item.close()
 
 
 @pytest.fixture
@@ -45,31 +45,31 @@ def queue(opened: list[JobTable]) -> JobQueue:
 
 
 def put(queue: JobQueue, number: int) -> list[int]:
-    return queue.put([NewJob("add", {"uri": f"{at}.md"}) for at in range(number)])
+    return queue.enqueue([NewJob("add", {"uri": f"{index}.md"}) for index in range(number)])
 
 
 def test_each_job_is_claimed_once(opened: list[JobTable]) -> None:
     ids = put(JobQueue(opened[0]), 60)
 
     def work(table: JobTable) -> list[Claim]:
-        found = []
+        result = []
         while claims := JobQueue(table).claim("w", 3):
-            found += claims
+            result += claims
             assert len(JobQueue(table).end(claims)) == len(claims)
-        return found
+        return result
 
     with ThreadPoolExecutor(2) as pool:
-        claims = [one for found in pool.map(work, opened) for one in found]
-    assert sorted(one.id for one in claims) == ids
-    assert {one.payload["uri"] for one in claims} == {f"{at}.md" for at in range(60)}
+        claims = [claim for result in pool.map(work, opened) for claim in result]
+    assert sorted(claim.id for claim in claims) == ids
+    assert {claim.payload["uri"] for claim in claims} == {f"{index}.md" for index in range(60)}
     assert JobQueue(opened[0]).counts() == {"done": 60}
 
 
 def test_the_word_of_a_worker_whose_lease_went_on_is_refused(queue: JobQueue) -> None:
     put(queue, 1)
-    (late,) = queue.claim("late", lease_s=SOON)
+    (late_value,) = queue.claim("late", lease_s=SOON)
     (now,) = queue.claim("now")
-    assert (queue.renew([late]), queue.end([late]), queue.retry([late], "x", 0)) == ([], [], [])
+    assert (queue.renew([late_value]), queue.end([late_value]), queue.retry([late_value], "x", 0)) == ([], [], [])
     assert (queue.renew([now]), queue.end([now]), queue.end([now])) == ([now.id], [now.id], [])
 
 
@@ -102,39 +102,39 @@ def test_a_job_is_tried_again_after_a_while_and_parked_in_the_end(queue: JobQueu
 
 
 def test_of_a_name_there_is_one_job_and_only_a_waiting_one_is_cancelled(queue: JobQueue) -> None:
-    first = queue.put([NewJob("add", {"uri": "a"}, "once")])
-    assert queue.put([NewJob("add", {"uri": "b"}, "once"), NewJob("add", {"uri": "c"})])[:1] == first
+    first = queue.enqueue([NewJob("add", {"uri": "a"}, "once")])
+    assert queue.enqueue([NewJob("add", {"uri": "b"}, "once"), NewJob("add", {"uri": "c"})])[:1] == first
     (claim,) = queue.claim("w")
     assert (claim.payload, queue.cancel(claim.id)) == ({"uri": "a"}, False)
     assert [job.state for job in queue.jobs()] == ["waiting", "working"]
     assert queue.cancel(queue.jobs("waiting")[0].id)
     queue.end([claim], "failed", "no text")
     assert [(job.state, job.reason) for job in queue.jobs(limit=9)] == [("cancelled", ""), ("failed", "no text")]
-    assert (queue.forget(60), queue.forget(-1), queue.counts()) == (0, 2, {})
+    assert (queue.delete_old_jobs(60), queue.delete_old_jobs(-1), queue.counts()) == (0, 2, {})
 
 
 def test_the_bytes_of_a_job_stay_until_it_ends_and_those_of_the_last_one_that_is_done_longer(queue: JobQueue) -> None:
     def waiting(number: int) -> list[int]:
         jobs = [NewJob("add", {}, f"n{number}", "a"), NewJob("add", {}, subject="a")]
-        return queue.put(jobs, [BytesIO(b"\0%d" % at) for at in range(number, number + 2)])
+        return queue.enqueue(jobs, [BytesIO(b"\0%d" % index) for index in range(number, number + 2)])
 
     ids = waiting(0)
     assert (waiting(0)[0], queue.detach(["a"], keeps=False)) == (ids[0], [])
-    assert [queue.attachment(one) for one in (*ids, 99)] == [b"\x000", b"\x001", None]
+    assert [queue.attachment(item) for item in (*ids, 99)] == [b"\x000", b"\x001", None]
     queue.end(queue.claim("w", 9))
     assert len(queue.detach(["a"], keeps=True)) == 2
-    assert (queue.attachment(ids[1]), queue.forget(-1)) == (None, 2), "a newer one is done"
+    assert (queue.attachment(ids[1]), queue.delete_old_jobs(-1)) == (None, 2), "a newer one is done"
     (last,) = queue.jobs()
     assert queue.attachment(last.id) == b"\x001"
     assert (queue.detach(["a"], keeps=False), queue.attachment(last.id)) == ([last.id], None)
 
 
 def test_a_job_that_a_newer_one_has_overtaken_is_known(queue: JobQueue) -> None:
-    old, new, other = queue.put([NewJob("add", {}, subject=one) for one in ("a", "a", "b")])
+    old, new, other_value = queue.enqueue([NewJob("add", {}, subject=item) for item in ("a", "a", "b")])
     claims = queue.claim("w", 9)
-    assert queue.outdated(claims) == []
-    queue.end([one for one in claims if one.id in (new, other)])
-    assert queue.outdated(claims) == [old]
+    assert queue.outdated_ids(claims) == []
+    queue.end([item for item in claims if item.id in (new, other_value)])
+    assert queue.outdated_ids(claims) == [old]
 
 
 class Clock:
@@ -157,29 +157,29 @@ def test_a_clock_that_is_set_back_delays_no_job_and_no_lease_that_goes_on_is_bel
     monkeypatch.setattr(jobs, "time", clock)
     put(queue, 3)
     (slow,) = queue.claim("slow")
-    (again,) = queue.claim("again")
-    queue.retry([again], "later", 5.0)
+    (second_result,) = queue.claim("again")
+    queue.retry([second_result], "later", 5.0)
     clock.ahead = 86_400.0  # leases end early: another worker gets the job, and the first one's word is refused
     claims = queue.claim("w", 3)
-    assert sorted(one.id for one in claims) == [1, 2, 3]
+    assert sorted(claim.id for claim in claims) == [1, 2, 3]
     assert (queue.end([slow]), len(queue.end(claims[:1]))) == ([], 1)
-    queue.attend("gone", "service", 5.0)
+    queue.record_presence("gone", "service", 5.0)
     clock.ahead = -86_400.0  # what was put and claimed yesterday seems to be of tomorrow
     monkeypatch.setattr(jobs, "LOOK_S", 0.0)
     queue.claim("w", 3)
-    assert queue.present("service") == []
-    assert sorted(one.id for one in queue.claim("w", 3)) == [2, 3]
+    assert queue.present_names("service") == []
+    assert sorted(claim.id for claim in queue.claim("w", 3)) == [2, 3]
     put(queue, 1)
     assert len(queue.claim("w")) == 1
 
 
 def test_cleaning_waits_for_no_reader_and_says_that_it_is_to_be_done_again(tmp_path: Path) -> None:
     table = SqliteTable(tmp_path / "jobs.db")
-    JobQueue(table).put([NewJob("add", {})], [BytesIO(b"a secret")])
+    JobQueue(table).enqueue([NewJob("add", {})], [BytesIO(b"a secret")])
     with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM jobs").fetchall()
-        JobQueue(table).put([NewJob("add", {})])
+        JobQueue(table).enqueue([NewJob("add", {})])
         assert not table.clean()
         reader.execute("COMMIT")
     assert table.clean()

@@ -23,7 +23,7 @@ from spolia.services.jobs import Claim
 from spolia.stores import HNSW, Embedding, Exact, files, materialise, staging
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.open_store import forget
-from spolia.testing.server import OpenAIServer, Received, ServedReply
+from spolia.testing.server import OpenAIServer, ReceivedRequest, ServedReply
 from tests.stores.servers import Server
 
 pytestmark = pytest.mark.slow
@@ -36,15 +36,15 @@ class Changing(OpenAIServer):
 
     reply = ServedReply()
 
-    def next_for(self, request: Received) -> ServedReply:
-        super().next_for(request)
+    def next_reply(self, request: ReceivedRequest) -> ServedReply:
+        super().next_reply(request)
         return self.reply
 
     def embedded(self) -> list[str]:
         """The texts that came in since the last call."""
-        found = [text for request in self.requests for text in request.body["input"]]
+        texts = [text for request in self.requests for text in request.body["input"]]
         self.requests.clear()
-        return sorted(found)
+        return sorted(texts)
 
 
 @pytest.fixture
@@ -58,17 +58,17 @@ def documents(request: pytest.FixtureRequest, fast_folder: Path, model: Changing
     """Two documents have one sentence; a graph goes over the vectors in the second folder."""
     path = str(fast_folder / "n.spolia") if request.param != "postgres" else _address(request)
     index = HNSW(above=1) if request.param == "graph" else Exact()
-    found = Documents(Corpus(path), definition=definition(model, index), known=[embedder(model)])
+    new_documents = Documents(Corpus(path), definition=definition(model, index), known=[embedder(model)])
     texts = {"a.md": f"{MOON} {SALT}", "b.md": SALT, "c.md": ROCK}
-    found.add("a.md", texts["a.md"].encode())
-    found.add("b.md", texts["b.md"].encode())
-    found.add("c.md", texts["c.md"].encode())
-    found.publish()
-    found.tidy()
+    new_documents.add("a.md", texts["a.md"].encode())
+    new_documents.add("b.md", texts["b.md"].encode())
+    new_documents.add("c.md", texts["c.md"].encode())
+    new_documents.publish()
+    new_documents.tidy()
     assert model.embedded() == [ROCK, SALT, MOON]
-    yield found
+    yield new_documents
     if request.param == "postgres":
-        found.queue.table.close()  # type: ignore[attr-defined]
+        new_documents.queue.table.close()  # type: ignore[attr-defined]
 
 
 def _address(request: pytest.FixtureRequest) -> str:
@@ -92,11 +92,11 @@ def hits(documents: Documents, model: Changing, text: str) -> dict[str, float]:
 
 
 def states(documents: Documents, *tasks: int) -> list[tuple[str, str]]:
-    return [(job.state, job.reason) for job in documents.queue.look(tasks)]
+    return [(job.state, job.reason) for job in documents.queue.find_jobs(tasks)]
 
 
 def test_the_texts_of_a_document_get_the_vectors_of_the_changed_model(documents: Documents, model: Changing) -> None:
-    before = documents.corpus.snapshot()
+    previous_snapshot = documents.corpus.snapshot()
     old = hits(documents, model, SALT)
     assert old[f"a.md {SALT}"] == old[f"b.md {SALT}"] == 1
     model.reply = ServedReply(weights="of another model ")
@@ -112,7 +112,7 @@ def test_the_texts_of_a_document_get_the_vectors_of_the_changed_model(documents:
         assert documents.corpus.latest().check(deep=True) == []
         documents.tidy()
         forget(documents.corpus.backend)
-    assert before.generation < documents.corpus.latest().generation
+    assert previous_snapshot.generation < documents.corpus.latest().generation
     documents.add("d.md", f"{SALT} Newts swim.".encode())
     documents.publish()
     assert model.embedded() == ["Newts swim."]
@@ -121,17 +121,17 @@ def test_the_texts_of_a_document_get_the_vectors_of_the_changed_model(documents:
 
 @pytest.mark.parametrize("documents", ["folder", "graph"], indirect=True)
 def test_who_reads_an_older_generation_goes_on_with_its_vectors(documents: Documents, model: Changing) -> None:
-    before = documents.corpus.snapshot()
-    stored = before.open.stored_vectors("chunk", embedder(model).name)
-    every = list(range(4))
-    old = stored.vectors_at(every).tolist()  # type: ignore[arg-type]
+    previous_snapshot = documents.corpus.snapshot()
+    stored = previous_snapshot.open.stored_vectors("chunk", embedder(model).name)
+    all_values = list(range(4))
+    old = stored.vectors_at(all_values).tolist()  # type: ignore[arg-type]
     model.reply = ServedReply(weights="of another model ")
     documents.reparse(["a.md", "b.md", "c.md"], "embed")
     documents.publish()
     documents.tidy()
-    assert stored.vectors_at(every).tolist() == old  # type: ignore[arg-type]
-    new = documents.corpus.latest().open.stored_vectors("chunk", embedder(model).name).vectors_at(every).tolist()  # type: ignore[arg-type]
-    assert all(one != other for one, other in zip(old, new, strict=True))
+    assert stored.vectors_at(all_values).tolist() == old  # type: ignore[arg-type]
+    new = documents.corpus.latest().open.stored_vectors("chunk", embedder(model).name).vectors_at(all_values).tolist()  # type: ignore[arg-type]
+    assert all(item != other_value for item, other_value in zip(old, new, strict=True))
     assert len(list(Path(documents.corpus.path, "vectors").glob("*/*.seg"))) == 1  # the replaced ones are gone
 
 
@@ -140,7 +140,7 @@ def test_another_dimension_is_refused_and_the_old_vectors_stay(documents: Docume
     tasks = documents.reparse(["a.md", "b.md"], "embed")
     documents.publish()
     assert [state for state, _ in states(documents, *tasks)] == ["failed"] * 2
-    assert all("another dimension" in why and "rebuild=True" in why for _, why in states(documents, *tasks))
+    assert all("another dimension" in reason and "rebuild=True" in reason for _, reason in states(documents, *tasks))
     model.reply = ServedReply()
     assert hits(documents, model, MOON)[f"a.md {MOON}"] == 1
 
@@ -157,11 +157,11 @@ def test_a_change_waits_longer_each_time_for_a_model_that_is_away_and_holds_up_n
     monkeypatch.setattr(documents.queue, "retry", noted)
     model.reply = ServedReply(status=503)
     (task,) = documents.reparse(["a.md"], "embed")
-    others = [documents.delete("b.md"), documents.add("c.md", SALT.encode())]
+    tasks = [documents.delete("b.md"), documents.add("c.md", SALT.encode())]
     documents.publish()
-    assert states(documents, *others) == [("done", "")] * 2
-    ((state, why),) = states(documents, task)
-    assert (state, "503" in why) == ("waiting", True)
+    assert states(documents, *tasks) == [("done", "")] * 2
+    ((state, reason),) = states(documents, task)
+    assert (state, "503" in reason) == ("waiting", True)
     documents.publish()
     assert waits == [5.0, 20.0]
     model.reply = ServedReply(weights="of another model ")
@@ -176,10 +176,14 @@ def test_new_texts_wait_for_a_model_that_is_away_and_hold_up_nothing_that_needs_
     monkeypatch.setattr(publisher, "RETRY_S", 0.0)
     model.reply = ServedReply(status=503)
     new = [documents.add("d.md", b"Owls fly."), documents.delete("c.md"), documents.add("c.md", b"Newts swim.")]
-    others = [documents.delete("b.md"), *documents.transfer(["a.md"], "in"), documents.patch("a.md", {"year": 2026})]
+    other_values = [
+        documents.delete("b.md"),
+        *documents.transfer(["a.md"], "in"),
+        documents.patch("a.md", {"year": 2026}),
+    ]
     documents.publish()
     assert [state for state, _ in states(documents, *new)] == ["waiting"] * 3
-    assert states(documents, *others) == [("done", "")] * 3
+    assert states(documents, *other_values) == [("done", "")] * 3
     assert sorted(documents.names()) == ["a.md", "c.md", "in/a.md"]
     model.reply = ServedReply()
     documents.publish()
@@ -190,8 +194,8 @@ def test_new_texts_wait_for_a_model_that_is_away_and_hold_up_nothing_that_needs_
 @pytest.mark.parametrize("documents", ["folder"], indirect=True)
 def test_only_what_was_read_out_of_a_document_is_embedded_with_it(documents: Documents, model: Changing) -> None:
     file = BytesIO()
-    with ZipFile(file, "w") as made:
-        made.writestr("in.md", "Newts swim.")
+    with ZipFile(file, "w") as archive:
+        archive.writestr("in.md", "Newts swim.")
     documents.add("a.zip", file.getvalue())
     documents.add("a.zip/other.md", b"Owls fly.")
     documents.publish()
@@ -206,8 +210,8 @@ def test_a_failure_says_how_many_documents_have_new_vectors(
     documents: Documents, model: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "TEXTS_AT_ONCE", 1)
-    answered = iter([ServedReply()])
-    monkeypatch.setattr(model, "next_for", lambda request: next(answered, ServedReply(dimension=12)))
+    served_replies = iter([ServedReply()])
+    monkeypatch.setattr(model, "next_for", lambda request: next(served_replies, ServedReply(dimension=12)))
     (task, _) = documents.reparse(["b.md", "c.md"], "embed")
     documents.publish()
     assert "Documents embedded again: 1; the others keep their vectors." in states(documents, task)[0][1]
@@ -224,15 +228,15 @@ def test_a_killed_change_leaves_all_old_or_all_new_vectors_and_is_done_by_the_ne
         point = "publish.row" if "://" in documents.corpus.path else "vectors.register"
     if (child := os.fork()) == 0:
         try:
-            again = Documents(Corpus(documents.corpus.path), known=documents.known)
-            monkeypatch.setattr(again.queue, "claim", partial(again.queue.claim, lease_s=0.0))
+            second_documents = Documents(Corpus(documents.corpus.path), known=documents.known)
+            monkeypatch.setattr(second_documents.queue, "claim", partial(second_documents.queue.claim, lease_s=0.0))
             files.arm(point)
-            again.publish()
+            second_documents.publish()
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    after = 1 if point == "publish.committed" else -1
-    assert [hits(documents, model, text)[f"a.md {text}"] == 1 for text in (MOON, SALT)] == [after == 1] * 2
+    later_count = 1 if point == "publish.committed" else -1
+    assert [hits(documents, model, text)[f"a.md {text}"] == 1 for text in (MOON, SALT)] == [later_count == 1] * 2
     assert documents.corpus.latest().check(deep=True) == []
     documents.publish()
     assert states(documents, task) == [("done", "")]

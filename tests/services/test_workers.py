@@ -105,22 +105,22 @@ def test_a_service_starts_its_workers_again_and_they_end_with_it(folder: Path, s
     (folder / "notes" / "a.md").write_text("The moon causes the tides.")
     sync("notes", Corpus("n.spolia"))
     launch = f"./srun -n1 {sys.executable} -m spolia {{arguments}}"
-    how = ("--documents", "--workers", "1", "--launch", launch, "--port", "0", "--json")
-    service = started("serve", "bm25", "--store", "n.spolia", *how)
+    options = ("--documents", "--workers", "1", "--launch", launch, "--port", "0", "--json")
+    service = started("serve", "bm25", "--store", "n.spolia", *options)
     assert service.stdout is not None
-    told = json.loads(service.stdout.readline())
+    data = json.loads(service.stdout.readline())
     with httpx.Client(
-        base_url=told["url"], headers={"Authorization": f"Bearer {told['token']}"}, timeout=600
+        base_url=data["url"], headers={"Authorization": f"Bearer {data['token']}"}, timeout=600
     ) as client:
         task = client.put("/v1/documents/zebra.slow", content=b"Zebras sleep standing.").json()["task"]
         first = killed_in_mid_job(folder)
         until(lambda: client.get(f"/v1/tasks/{task}").json()["state"] == "done")
         assert client.get("/v1/documents").json()["documents"][0]["name"] == "zebra.slow"
         assert "standing" in client.post("/v1/search", json={"question": "zebras"}).text
-    one, other = map(int, (folder / "begun").read_text().split())
-    assert (one, is_there(first), is_there(other)) == (first, False, True)
+    item, other_value = map(int, (folder / "begun").read_text().split())
+    assert (item, is_there(first), is_there(other_value)) == (first, False, True)
     service.kill()
-    until(lambda: not is_there(other))
+    until(lambda: not is_there(other_value))
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_workers_that_are_started_by_hand_share_the_jobs_of_a_store(
     documents = Documents(Corpus(server.address()), readers=load_user_modules(["slow.py"]).readers)
     workers = [started("worker", "--jobs", documents.corpus.path, "--wait", "0") for _ in range(2)]
     with SharedWorkers(documents.queue, here=Refusing) as documents.workers:
-        until(lambda: len(documents.queue.present("worker")) == 2)
+        until(lambda: len(documents.queue.present_names("worker")) == 2)
         task = documents.add("zebra.slow", b"Zebras sleep standing.")
         publishing = threading.Thread(target=documents.publish)
         publishing.start()
@@ -153,8 +153,8 @@ def test_errors_of_readers_come_back_and_what_a_worker_lacks_is_done_here(tmp_pa
     thread.start()
     try:
         with SharedWorkers(queue, here=Refusing) as workers:
-            found = workers.prepare(HtmlReader(), Blob("a.html", b"<html><body><p>Salt.</p></body></html>"))
-            assert found.reading.document.text.strip() == "Salt."
+            result = workers.prepare(HtmlReader(), Blob("a.html", b"<html><body><p>Salt.</p></body></html>"))
+            assert result.reading.document.text.strip() == "Salt."
             with pytest.raises(DocumentError, match="PDF"):
                 workers.prepare(HtmlReader(), Blob("b.html", b"%PDF-1.7"))
             with pytest.raises(AssertionError, match="here"):

@@ -11,6 +11,6 @@ from tests.stores.scenario import FIRST, sync
 @pytest.fixture
 def corpus(address: str) -> Corpus:
     """A store with the first state of the scenario."""
-    found = Corpus(address).create()
-    sync(found, FIRST)
-    return found
+    result = Corpus(address).create()
+    sync(result, FIRST)
+    return result

@@ -33,11 +33,11 @@ from tests.stores.kills import PUTTING, main
 def held(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] | None]:
     """The keys that the database of a group's first embedding holds; and the vectors, where it tells them."""
     manifest = snapshot.manifest(group)
-    how = manifest.embeddings[0]
-    settings = index_of(how)
+    embedding = manifest.embeddings[0]
+    settings = index_of(embedding)
     assert isinstance(settings, Database)
-    name = collection_name(snapshot.open_store.uuid, manifest, how)
-    index = settings.open(snapshot.open_store.folder / FOLDER, name, how.dimension, how.metric)
+    name = collection_name(snapshot.open_store.uuid, manifest, embedding)
+    index = settings.open(snapshot.open_store.folder / FOLDER, name, embedding.dimension, embedding.metric)
     try:
         return sorted(index.keys()), stored(index)
     finally:

@@ -94,27 +94,27 @@ def told(work: Callable[[], object], place: Path) -> object:
 
 def at_once(folder: Path, ingestion: Ingestion) -> dict[str, object]:
     """What is wrong with a store whose writer was killed."""
-    corpus, said = store(folder, "killed"), folder / "said"
-    found: dict[str, object] = {"at once": problems(corpus)}
+    corpus, log = store(folder, "killed"), folder / "said"
+    data: dict[str, object] = {"at once": problems(corpus)}
     published = corpus.snapshot().generation if corpus.exists() else 0
-    found["lost generations"] = max(0, int(said.read_text() or 0) - published) if said.exists() else 0
+    data["lost generations"] = max(0, int(log.read_text() or 0) - published) if log.exists() else 0
     if published:
-        found["not as published"] = ingestion.wrong(corpus)
-        found["beside, opened"] = ingestion.beside(corpus)
-    return {name: problem for name, problem in found.items() if problem}
+        data["not as published"] = ingestion.wrong(corpus)
+        data["beside, opened"] = ingestion.beside(corpus)
+    return {name: problem for name, problem in data.items() if problem}
 
 
 def repeated(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
     """What is wrong with a store after the whole ingestion was repeated."""
     corpus = store(folder, "killed")
     ingestion.all(corpus)
-    found: dict[str, object] = {"repeated": problems(corpus) + ingestion.beside(corpus)}
+    data: dict[str, object] = {"repeated": problems(corpus) + ingestion.beside(corpus)}
     got = json.loads(json.dumps(tables(corpus), default=repr))
-    found["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
+    data["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
     generation = corpus.snapshot().generation
-    found["embedded again"] = ingestion.last(corpus)
-    found["published again"] = corpus.snapshot().generation - generation
-    return {name: problem for name, problem in found.items() if problem}
+    data["embedded again"] = ingestion.last(corpus)
+    data["published again"] = corpus.snapshot().generation - generation
+    return {name: problem for name, problem in data.items() if problem}
 
 
 def at_points(
@@ -134,20 +134,20 @@ def at_points(
     left = [point for point in passed if point in points]
     while left:
         _fresh(folder)
-        before = list(left)
-        while (how := ended(forked(lambda: go_on(folder, ingestion, *left[:1])))) == -signal.SIGKILL:
+        previous_value = list(left)
+        while (count := ended(forked(lambda: go_on(folder, ingestion, *left[:1])))) == -signal.SIGKILL:
             yield {"at": left.pop(0), "killed": True, "wrong": told(lambda: at_once(folder, ingestion), place)}
-        assert (how == 0) & (left != before), f"exit {how}, not killed at {left}"
+        assert (count == 0) & (left != previous_value), f"exit {count}, not killed at {left}"
         yield {"at": "the end", "killed": True, "wrong": told(lambda: repeated(folder, ingestion, expected), place)}
 
 
 def go_on(folder: Path, ingestion: Ingestion, point: str = "", mend: bool = False) -> None:
     """Begin, or go on with the step that was killed, up to a fail point."""
-    corpus, said, done = store(folder, "killed"), folder / "said", folder / "done"
+    corpus, log, done = store(folder, "killed"), folder / "said", folder / "done"
     steps = (*ingestion.steps, ingestion.mend) if mend or point.startswith("forget") else ingestion.steps
     files.arm(point)
     for number in range(int(done.read_text()), len(steps)):
-        steps[number](corpus, said)
+        steps[number](corpus, log)
         done.write_text(str(number + 1))
 
 
@@ -167,8 +167,8 @@ def fail_points_passed(work: Callable[[], object]) -> list[str]:
 
 
 def at_random(folder: Path, seconds: float, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
-    corpus, said = _fresh(folder)
-    pid = forked(lambda: ingestion.all(corpus, said))
+    corpus, log = _fresh(folder)
+    pid = forked(lambda: ingestion.all(corpus, log))
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)
     killed = ended(pid) == -signal.SIGKILL
@@ -186,11 +186,11 @@ def store(folder: Path, name: str) -> Corpus:
 
 
 def _fresh(folder: Path) -> tuple[Corpus, Path]:
-    corpus, said = store(folder, "killed"), folder / "said"
+    corpus, log = store(folder, "killed"), folder / "said"
     ended(forked(lambda: _remove(corpus)))
-    said.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
     (folder / "done").write_text("0")
-    return corpus, said
+    return corpus, log
 
 
 def _remove(corpus: Corpus) -> None:
@@ -208,9 +208,9 @@ def _remove(corpus: Corpus) -> None:
 
 def _not_as_put(corpus: Corpus) -> list[str]:
     snapshot = corpus.snapshot()
-    there = {uri: row.content_hash for uri, row in snapshot.sources().items()}
+    content_hashes_by_name = {uri: row.content_hash for uri, row in snapshot.sources().items()}
     meant = {uri: source_of(uri, text).content_hash for uri, text in STATES[snapshot.generation - 1].items()}
-    return sorted(uri for uri in there | meant if there.get(uri) != meant.get(uri))
+    return sorted(uri for uri in content_hashes_by_name | meant if content_hashes_by_name.get(uri) != meant.get(uri))
 
 
 def _import_what_children_do(folder: Path, ingestion: Ingestion) -> None:
@@ -224,9 +224,9 @@ def _import_what_children_do(folder: Path, ingestion: Ingestion) -> None:
         repeated(folder, ingestion, {})
         return sorted(name for name in sys.modules if name.startswith("spolia."))
 
-    found = told(modules, folder / "told")
-    assert isinstance(found, list), found
-    for name in found:
+    result = told(modules, folder / "told")
+    assert isinstance(result, list), result
+    for name in result:
         import_module(name)
 
 

@@ -72,8 +72,8 @@ def document_of(uri: str, text: str, readers: tuple[str, ...] = ()) -> tuple[Doc
 
 
 def source_of(uri: str, text: str) -> SourceRow:
-    found = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return SourceRow(uri, len(text), 1_000, found, found)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return SourceRow(uri, len(text), 1_000, digest, digest)
 
 
 def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> None:
@@ -84,39 +84,39 @@ def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> N
 def add_missing_vectors(writer: Writer) -> int:
     missing = list(writer.unembedded("chunk", EMBEDDER))
     if missing:
-        writer.add_vectors(EMBEDDER, [found for found, _ in missing], embed([text for _, text in missing]))
+        writer.add_vectors(EMBEDDER, [result for result, _ in missing], embed([text for _, text in missing]))
     return len(missing)
 
 
-def sync(corpus: Corpus, state: State, said: Path | None = None) -> int:
+def sync(corpus: Corpus, state: State, log: Path | None = None) -> int:
     """Make the store hold what the folder holds, as a real sync does; returns how many texts were embedded."""
     with corpus.writer() as writer:
         writer.define("chunk", MANIFEST)
-        known = writer.sources()
-        gone = {row.content_hash: uri for uri, row in known.items() if uri not in state}
+        sources = writer.sources()
+        gone = {row.content_hash: uri for uri, row in sources.items() if uri not in state}
         for uri, text in sorted(state.items()):
-            _sync_one(writer, known, gone, uri, text)
+            _sync_one(writer, sources, gone, uri, text)
         for uri in sorted(gone.values()):
             writer.remove(uri)
         writer.remember("folder", {"": str(len(state)), **dict.fromkeys(gone.values(), "")})
         embedded = add_missing_vectors(writer)
         generation = writer.publish()
-        if said is not None:  # a kill from here on may not lose this generation
-            said.write_text(str(generation))
+        if log is not None:  # a kill from here on may not lose this generation
+            log.write_text(str(generation))
     return embedded
 
 
-def _sync_one(writer: Writer, known: Mapping[str, SourceRow], gone: dict[str, str], uri: str, text: str) -> None:
+def _sync_one(writer: Writer, source_rows: Mapping[str, SourceRow], gone: dict[str, str], uri: str, text: str) -> None:
     source = source_of(uri, text)
-    before = known.get(uri)
-    if before is not None and before.content_hash == source.content_hash:
-        if before.mtime_ns != source.mtime_ns:
-            writer.touch(before.but(mtime_ns=source.mtime_ns))
+    previous_value = source_rows.get(uri)
+    if previous_value is not None and previous_value.content_hash == source.content_hash:
+        if previous_value.mtime_ns != source.mtime_ns:
+            writer.touch(previous_value.but(mtime_ns=source.mtime_ns))
     elif text == "\0":
         writer.fail(source.but(document="", status="failed", error="not a text"))
-    elif before is None and source.content_hash in gone:
+    elif previous_value is None and source.content_hash in gone:
         writer.move(gone.pop(source.content_hash), source)
-    elif before is None and writer.document_key(source.document) is None:
+    elif previous_value is None and writer.document_key(source.document) is None:
         document, nodes = document_of(uri, text, _readers(uri))
         writer.insert([(document, (), source, {})], [(document, nodes)])
     else:
@@ -165,7 +165,7 @@ def regroup(corpus: Corpus, said: Path | None = None) -> None:
             writer.add_nodes(document, [whole])
             writer.note_unmade(document.id, {"chunk": "It is noted, and taken back."})
             writer.note_unmade(document.id, {"chunk": ""})
-        for document in [found for found in writer.documents() if found.readers]:
+        for document in [found_document for found_document in writer.documents() if found_document.readers]:
             writer.set_readers(document, ("ann", "bob"))
         generation = writer.publish()
         if said is not None:
@@ -227,14 +227,14 @@ def tables(corpus: Corpus) -> dict[str, list[Any]]:
     """Every table, as each of the generations shows it that are kept even if nobody reads them."""
     connection = corpus.backend.connect_for_reading()
     generations = [row[0] for row in connection.execute("SELECT generation FROM generations ORDER BY generation")]
-    found = {}
-    for back, at in enumerate(generations[: -KEPT_GENERATIONS - 1 : -1]):
+    result = {}
+    for back, generation in enumerate(generations[: -KEPT_GENERATIONS - 1 : -1]):
         for name, query in TABLES.items():
-            values = {"at": at} if ":at" in query else {}
+            values = {"at": generation} if ":at" in query else {}
             rows = connection.execute(query, values).fetchall()
-            found[f"{name}, {back} generations ago"] = [tuple(map(_timeless, row)) for row in rows]
+            result[f"{name}, {back} generations ago"] = [tuple(map(_timeless, row)) for row in rows]
     connection.close()
-    return found
+    return result
 
 
 def _timeless(value: Any) -> Any:

@@ -56,8 +56,8 @@ def back_up(corpus: Corpus, tmp_path: Path, request: pytest.FixtureRequest) -> C
 
 def _of_database(database: Path, backup: Path) -> Callable[[], None]:
     def copy(source: Path, target: Path) -> None:
-        with closing(sqlite3.connect(source)) as there, closing(sqlite3.connect(target)) as here:
-            there.backup(here)
+        with closing(sqlite3.connect(source)) as source_connection, closing(sqlite3.connect(target)) as here:
+            source_connection.backup(here)
 
     copy(database, backup)
     return lambda: copy(backup, database)
@@ -92,10 +92,10 @@ def test_nothing_that_was_lost_is_served(corpus: Corpus, back_up: Callable[[], C
     put_back, cache, flow = back_up(), Cache(), Kept(corpus.group())
     sync(corpus, LOST)
     with Run(cache=cache, groups=("ann",)):
-        before = [hit.node.text for hit in flow(Query("barley mill")).hits]
+        previous_texts = [hit.node.text for hit in flow(Query("barley mill")).hits]
         graph = NodeGraph(corpus.group(), (InOrder(),))
         graph.links(corpus.latest())
-    assert before == ["The old mill burns.", "A tale of barley lost at sea.\n"]
+    assert previous_texts == ["The old mill burns.", "A tale of barley lost at sea.\n"]
     lost = corpus.latest().fingerprint
     put_back()
     sync(corpus, INSTEAD)
@@ -124,14 +124,16 @@ def test_a_snapshot_of_what_was_lost_says_so(corpus: Corpus, back_up: Callable[[
 
 
 def test_what_stands_in_the_backup_goes_on(corpus: Corpus, back_up: Callable[[], Callable[[], None]]) -> None:
-    put_back, kept = back_up(), corpus.latest()
+    put_back, snapshot = back_up(), corpus.latest()
     sync(corpus, LOST)
     put_back()
-    assert corpus.latest() is kept or corpus.latest().fingerprint == kept.fingerprint
+    assert corpus.latest() is snapshot or corpus.latest().fingerprint == snapshot.fingerprint
     assert found(corpus, "temples") == ["Stones of old temples\n"]
     sync(corpus, INSTEAD)
     assert found(corpus, "barley") == ["Barley grows behind it."]
-    assert [node.document for node in kept.all_nodes("chunk")] == [node.document for node in kept.all_nodes("chunk")]
+    assert [node.document for node in snapshot.all_nodes("chunk")] == [
+        node.document for node in snapshot.all_nodes("chunk")
+    ]
 
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)

@@ -28,16 +28,16 @@ NOBODY: frozenset[str] = frozenset()
 
 def refused(path: Path) -> str:
     """What is said of a path that is not a store, whatever one does with it; it is not touched."""
-    before = path.read_bytes() if path.is_file() else None
-    said = set()
+    previous_content = path.read_bytes() if path.is_file() else None
+    messages = set()
     for use in (Corpus(str(path)).snapshot, Corpus(str(path)).create, Corpus(str(path)).writer().__enter__):
         with pytest.raises(NotAStore) as error:
             use()
-        said.add(str(error.value))
-    assert before == (path.read_bytes() if path.is_file() else None)
+        messages.add(str(error.value))
+    assert previous_content == (path.read_bytes() if path.is_file() else None)
     assert not (path / "writer.lock").exists()
-    assert len(said) == 1, said
-    return said.pop()
+    assert len(messages) == 1, messages
+    return messages.pop()
 
 
 def other_database(path: Path) -> Path:
@@ -64,30 +64,30 @@ def test_a_text_file(fast_folder: Path) -> None:
 def test_a_folder_of_something_else(fast_folder: Path) -> None:
     (fast_folder / "photos").mkdir()
     (fast_folder / "photos" / "1.jpg").write_text("")
-    said = refused(fast_folder / "photos")
-    assert "a folder without corpus.db; it was not touched. Name another path" in said
-    assert f"indexed first: spolia index {fast_folder / 'photos'} --store {fast_folder / 'photos'}.spolia." in said
+    message = refused(fast_folder / "photos")
+    assert "a folder without corpus.db; it was not touched. Name another path" in message
+    assert f"indexed first: spolia index {fast_folder / 'photos'} --store {fast_folder / 'photos'}.spolia." in message
 
 
 @pytest.mark.slow
 def test_the_database_alone_is_enough_to_go_on(fast_folder: Path) -> None:
-    made, alone = Corpus(str(fast_folder / "made")).create(), Corpus(str(fast_folder / "alone"))
-    sync(made, FIRST)
+    instance, alone = Corpus(str(fast_folder / "made")).create(), Corpus(str(fast_folder / "alone"))
+    sync(instance, FIRST)
     (fast_folder / "alone").mkdir()
     with closing(sqlite3.connect(fast_folder / "made" / "corpus.db")) as connection:
         connection.execute("VACUUM INTO ?", (str(fast_folder / "alone" / "corpus.db"),))
     sync(alone, SECOND)
-    sync(made, SECOND)
+    sync(instance, SECOND)
     assert alone.snapshot().check() == []
-    there, here = (corpus.snapshot().search("chunk", "temples", 9, NOBODY) for corpus in (made, alone))
-    assert len(here) == len(there) > 0
+    hits, here = (corpus.snapshot().search("chunk", "temples", 9, NOBODY) for corpus in (instance, alone))
+    assert len(here) == len(hits) > 0
 
 
 def test_a_database_of_another_application(fast_folder: Path) -> None:
-    other = other_database(fast_folder / "places.sqlite")
-    assert "another application's SQLite database" in refused(other)
+    other_path = other_database(fast_folder / "places.sqlite")
+    assert "another application's SQLite database" in refused(other_path)
     (fast_folder / "folder").mkdir()
-    shutil.copy(other, fast_folder / "folder" / "corpus.db")
+    shutil.copy(other_path, fast_folder / "folder" / "corpus.db")
     assert "another application's SQLite database (application id 0x0" in refused(fast_folder / "folder")
 
 
@@ -119,8 +119,8 @@ def test_a_number_of_a_schema_that_its_tables_are_not_of_is_damage(corpus: Corpu
 
 def test_an_empty_database_is_called_empty(corpus: Corpus, fast_folder: Path) -> None:
     copy = Path(shutil.copytree(corpus.path, fast_folder / "copy"))
-    for each in copy.glob("corpus.db*"):
-        each.unlink()
+    for path in copy.glob("corpus.db*"):
+        path.unlink()
     (copy / "corpus.db").touch()
     for use in (lambda: Corpus(copy).snapshot(), lambda: repair(Corpus(copy))):
         with pytest.raises(StoreCorrupt, match=r"is empty: the store has lost its .* rm -r .*, then spolia index"):
@@ -134,11 +134,11 @@ def test_an_empty_database_is_called_empty(corpus: Corpus, fast_folder: Path) ->
 
 def test_a_store_deleted_while_it_is_read(corpus: Corpus) -> None:
     pinned = corpus.snapshot()
-    found = pinned.search("chunk", "temples", 1, NOBODY)
+    hits = pinned.search("chunk", "temples", 1, NOBODY)
     shutil.rmtree(corpus.path)
     with pytest.raises(NotAStore, match=r"was deleted while it was open\. Write: spolia index"):
         corpus.snapshot()
-    assert pinned.hits(found, NOBODY)[0].node.uri == "b.txt"  # what was pinned is still open
+    assert pinned.hits(hits, NOBODY)[0].node.uri == "b.txt"  # what was pinned is still open
     sync(corpus.create(), SECOND)
     assert corpus.snapshot().generation == 1  # another store at the same path
 
@@ -193,12 +193,12 @@ print(json.dumps(said))
 """
 
 
-def as_somebody_else(corpus: Corpus, how: str) -> dict[str, object]:
-    command = [sys.executable, "-c", AS_SOMEBODY_ELSE, corpus.path, how]
+def as_somebody_else(corpus: Corpus, text: str) -> dict[str, object]:
+    command = [sys.executable, "-c", AS_SOMEBODY_ELSE, corpus.path, text]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said: dict[str, object] = json.loads(done.stdout)
-    return said
+    data: dict[str, object] = json.loads(done.stdout)
+    return data
 
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
@@ -213,31 +213,31 @@ def test_a_store_that_may_only_be_read_can_be_searched(corpus: Corpus, is_open: 
         with corpus.writer() as writer:
             writer.touch(writer.sources()["a.txt"].but(mtime_ns=7))
     share(corpus.path, grp.getgrgid(65534).gr_name)
-    said = as_somebody_else(corpus, "nobody")
-    assert (said["search"], said["nearest"], said["check"]) == (1, 3, [])
-    assert "StoreError" in str(said["write"])
-    assert "it may only be read" in str(said["write"])
-    assert "Searching works. To write, get the permission" in str(said["write"])
-    assert "Name a path in a folder of your own" in str(said["create"])
+    data = as_somebody_else(corpus, "nobody")
+    assert (data["search"], data["nearest"], data["check"]) == (1, 3, [])
+    assert "StoreError" in str(data["write"])
+    assert "it may only be read" in str(data["write"])
+    assert "Searching works. To write, get the permission" in str(data["write"])
+    assert "Name a path in a folder of your own" in str(data["create"])
 
 
 @pytest.mark.slow
 @needs_root
 def test_a_store_that_may_not_be_read(corpus: Corpus) -> None:
-    said = as_somebody_else(corpus, "nobody")
+    message = as_somebody_else(corpus, "nobody")
     for use in ("write", "search", "nearest", "check"):
-        assert "it may not be read" in str(said[use])
-        assert f"spolia repair --shared-group GROUP --store {corpus.path}" in str(said[use])
+        assert "it may not be read" in str(message[use])
+        assert f"spolia repair --shared-group GROUP --store {corpus.path}" in str(message[use])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [3_000, 40_000, 200_000, 900_000, 1_300_000])
 def test_a_full_disk_loses_nothing_and_can_be_read(corpus: Corpus, limit: int) -> None:
     """Files may not grow beyond a limit: each step of writing comes to it at another one."""
-    said = as_somebody_else(corpus, str(limit))
-    assert "the disk is full, or a quota or limit is reached" in str(said["write"])
-    assert "Published data is complete. Free some space and repeat." in str(said["write"])
-    assert (said["search"], said["nearest"], said["check"]) == (1, 3, [])
+    data = as_somebody_else(corpus, str(limit))
+    assert "the disk is full, or a quota or limit is reached" in str(data["write"])
+    assert "Published data is complete. Free some space and repeat." in str(data["write"])
+    assert (data["search"], data["nearest"], data["check"]) == (1, 3, [])
     sync(corpus, FIRST)
     assert corpus.snapshot().check() == []
     assert not list(Path(corpus.path).rglob("*.tmp"))

@@ -41,12 +41,12 @@ def put(writer: Writer, number: int) -> None:
     id, lines = f"d{number}", [f"Line {line} of {number}.\n" for line in range(40)]
     starts = np.cumsum([0, *map(len, lines)]).tolist()
     nodes = [
-        Node(f"{id}:{at}", line, id, "line", span=Span(starts[at], starts[at + 1]), number=at)
-        for at, line in enumerate(lines)
+        Node(f"{id}:{index}", line, id, "line", span=Span(starts[index], starts[index + 1]), number=index)
+        for index, line in enumerate(lines)
     ]
     writer.put_document(Document(id, "".join(lines), uri=id), nodes, SourceRow(id, content_hash=id))
-    found = [hash for hash, _ in writer.unembedded("line", EMBEDDER)]
-    writer.add_vectors(EMBEDDER, found, drawn(len(found), DIMENSION, number))
+    result = [hash for hash, _ in writer.unembedded("line", EMBEDDER)]
+    writer.add_vectors(EMBEDDER, result, drawn(len(result), DIMENSION, number))
 
 
 @pytest.fixture
@@ -69,18 +69,18 @@ def counts(corpus: Corpus) -> list[int]:
 
 def found(corpus: Corpus) -> list[Any]:
     search = vector_search(corpus.snapshot(), "line", EMBEDDER, "cosine", WANTED)
-    return [search.search(QUERIES[at : at + 1], 10, Allowed(search.placed.keys)) for at in range(len(QUERIES))]  # type: ignore[attr-defined]
+    return [search.search(QUERIES[index : index + 1], 10, Allowed(search.placed.keys)) for index in range(len(QUERIES))]  # type: ignore[attr-defined]
 
 
 def test_what_many_commits_left_is_one_segment_with_a_graph(loose: Corpus) -> None:
-    before, reader = found(loose), loose.snapshot()
+    previous_value, reader = found(loose), loose.snapshot()
     generation = compact(loose.backend, loose.latest().manifests, 10)
     assert generation == reader.generation + 1 == loose.latest().generation
     assert counts(loose) == [200]
     search = vector_search(loose.latest(), "line", EMBEDDER, "cosine", WANTED)
     assert isinstance(search, GraphSearch)
     assert search.graphs[0]() is not None
-    assert found(loose) == before
+    assert found(loose) == previous_value
     assert loose.latest().check() == []
     assert len(list((Path(loose.path) / files.VECTORS).glob("*/*"))) == 1, "the files of the old ones are gone"
     assert compact(loose.backend, loose.latest().manifests, 10) == 0, "nothing is left to do"
@@ -106,14 +106,14 @@ def test_others_commit_while_segments_are_joined(loose: Corpus, monkeypatch: pyt
     thread.join()
     assert loose.latest().check() == []
     assert {node.document for node in loose.latest().all_nodes("line")} == {"d0", "d2", "d3", "d4", "d9"}
-    after = found(loose)
+    later_value = found(loose)
     compact(loose.backend, loose.latest().manifests, 10)
-    assert found(loose) == after
+    assert found(loose) == later_value
 
 
 @pytest.mark.parametrize("point", ["vectors.join", "graphs.rename", "vectors.joined", "vectors.move", "vectors.move@3"])
 def test_killed_anywhere_every_vector_stays(loose: Corpus, point: str) -> None:
-    before = found(loose)
+    previous_value = found(loose)
     if (child := os.fork()) == 0:
         try:
             files.arm(point)
@@ -121,13 +121,13 @@ def test_killed_anywhere_every_vector_stays(loose: Corpus, point: str) -> None:
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert found(loose) == before
+    assert found(loose) == previous_value
     assert loose.latest().check() == []
     with loose.writer() as writer:
         writer.remove("d4")
-    after = found(loose)
+    later_value = found(loose)
     compact(loose.backend, loose.latest().manifests, 10)
-    assert found(loose) == after
+    assert found(loose) == later_value
     assert loose.latest().check() == []
     assert not list((Path(loose.path) / files.GRAPHS).glob("*/000000*"))
 

@@ -57,7 +57,7 @@ def test_what_a_killed_maker_left_beside_the_store_is_swept(fast_folder: Path) -
     left.mkdir()
     (path.with_name("[a] b.spolia.tmp1")).mkdir()  # a process that lives
     Corpus(str(path)).create()
-    assert sorted(found.name for found in fast_folder.iterdir()) == ["[a] b.spolia", "[a] b.spolia.tmp1"]
+    assert sorted(found_path.name for found_path in fast_folder.iterdir()) == ["[a] b.spolia", "[a] b.spolia.tmp1"]
 
 
 def test_killed_anywhere_nothing_is_lost_and_repeating_gives_the_same(fast_folder: Path) -> None:

@@ -78,8 +78,8 @@ def test_a_damaged_lexical_index_is_refused_and_built_again_by_the_next_writer(c
     with pytest.raises(StoreCorrupt, match=r"lexical index .* It is derived: write spolia repair"):
         copy.snapshot().search("chunk", "temples", 1, NOBODY)
     with copy.writer() as writer:
-        (said,) = writer.mended
-    assert "lexical index" in said
+        (message,) = writer.mended
+    assert "lexical index" in message
     assert copy.snapshot().check() == []
     assert copy.snapshot().search("chunk", "temples", 9, NOBODY) == corpus.snapshot().search(
         "chunk", "temples", 9, NOBODY
@@ -120,8 +120,8 @@ def test_a_changed_bit_in_a_segment_is_found_by_checking_and_mended_by_repairing
     (problem,) = corpus.snapshot().check()
     assert "its checksum differs" in problem
     with corpus.writer() as writer:
-        (said,) = writer.repair()
-        assert "6 vectors were dropped" in said
+        (message,) = writer.repair()
+        assert "6 vectors were dropped" in message
         assert add_missing_vectors(writer) == 6
     assert corpus.snapshot().check() == []
 

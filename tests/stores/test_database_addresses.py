@@ -14,7 +14,7 @@ from psycopg import pq
 from spolia.databases.database import QueryLimits
 from spolia.databases.postgres_database import PostgresDatabase
 from spolia.errors import SourceError, SourceUnavailable, StoreError, StoreUnavailable
-from spolia.indexing.sources.sql import SQLRows, _engine, connected
+from spolia.indexing.sources.sql import SQLRows, _make_engine, connect_read_only
 from spolia.stores.backends import sql
 from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.backends.postgres.dialect import translate_error
@@ -67,8 +67,10 @@ def test_no_password_passes_whatever_it_holds(password: str) -> None:
     ],
 )  # fmt: skip
 def test_an_address_without_a_password_is_taken_as_libpq_reads_it(address: str) -> None:
-    found = {part.keyword: part.val for part in pq.Conninfo.parse(parse_address(address).server.encode()) if part.val}
-    assert found[b"dbname"] == b"texts"
+    results_by_keyword = {
+        part.keyword: part.val for part in pq.Conninfo.parse(parse_address(address).server.encode()) if part.val
+    }
+    assert results_by_keyword[b"dbname"] == b"texts"
 
 
 def test_the_rows_of_a_database_may_name_a_variable_for_the_password() -> None:
@@ -87,29 +89,32 @@ def test_the_rows_of_a_database_may_name_a_variable_for_the_password() -> None:
 def test_rows_of_a_database_are_looked_for_later_only_where_that_may_help(
     address: str, error: type[SourceError]
 ) -> None:
-    with pytest.raises(SourceError) as found, connected(SQLRows("a", f"postgresql://ann@{address}", "r", "k", "t")):
+    with (
+        pytest.raises(SourceError) as found_error,
+        connect_read_only(SQLRows("a", f"postgresql://ann@{address}", "r", "k", "t")),
+    ):
         pass
-    assert type(found.value) is error
+    assert type(found_error.value) is error
 
 
 @pytest.mark.slow
 def test_a_password_in_a_variable_may_hold_any_character_and_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "hun@t/e#r?2[]:%zz")
     rows = SQLRows("a", "postgresql://ann:${DB_PASSWORD}@127.0.0.1:1/texts", "r", "k", "t")
-    with pytest.raises(SourceUnavailable, match=r'at "127\.0\.0\.1", port 1') as found, connected(rows):
+    with pytest.raises(SourceUnavailable, match=r'at "127\.0\.0\.1", port 1') as error, connect_read_only(rows):
         pass
-    assert "hun" not in str(found.value)
-    assert _engine(rows).url.password == "hun@t/e#r?2[]:%zz"
+    assert "hun" not in str(error.value)
+    assert _make_engine(rows).url.password == "hun@t/e#r?2[]:%zz"
 
 
 @pytest.mark.parametrize("parameter", ["sslmode=bogus", "bogus=1", "port=99999", "options=-c&hostaddr=no"])
 def test_a_wrong_parameter_is_no_server_that_may_come_back(parameter: str) -> None:
-    with pytest.raises(StoreError, match="address") as found:
+    with pytest.raises(StoreError, match="address") as error:
         Corpus(f"postgresql://ann@127.0.0.1:1/texts?{parameter}").exists()
-    assert not isinstance(found.value, StoreUnavailable)
-    with pytest.raises(StoreError, match="address") as found:
+    assert not isinstance(error.value, StoreUnavailable)
+    with pytest.raises(StoreError, match="address") as error:
         PostgresDatabase(f"postgresql://ann@127.0.0.1:1/texts?{parameter}").ask("SELECT 1", QueryLimits())
-    assert not isinstance(found.value, StoreUnavailable)
+    assert not isinstance(error.value, StoreUnavailable)
 
 
 @check_each(
@@ -128,8 +133,8 @@ def test_a_wrong_parameter_is_no_server_that_may_come_back(parameter: str) -> No
     ],
 )  # fmt: skip
 def test_only_what_may_pass_is_called_so(said: str, passes: bool) -> None:
-    found = translate_error(parse_address("postgresql://ann@db/texts"), "opened", psycopg.OperationalError(said))
-    assert isinstance(found, StoreUnavailable) is passes
+    error = translate_error(parse_address("postgresql://ann@db/texts"), "opened", psycopg.OperationalError(said))
+    assert isinstance(error, StoreUnavailable) is passes
 
 
 class Lost:
@@ -147,7 +152,7 @@ def test_a_rollback_on_a_lost_server_does_not_hide_what_was_wrong() -> None:
     with pytest.raises(StoreUnavailable, match="could not be written"), transaction.change():
         raise psycopg.OperationalError("server closed the connection unexpectedly")
     assert transaction.ended
-    again = Transaction(Corpus("postgresql://ann@db/texts").backend, Lost())  # type: ignore[arg-type]
-    with pytest.raises(ZeroDivisionError), again.end_on_error("written"):
+    second_transaction = Transaction(Corpus("postgresql://ann@db/texts").backend, Lost())  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError), second_transaction.end_on_error("written"):
         _ = 1 // 0
-    assert again.ended
+    assert second_transaction.ended

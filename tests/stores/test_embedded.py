@@ -26,17 +26,17 @@ def last_key(corpus: Corpus) -> int:
 
 def test_a_publication_with_vectors_notes_its_last_node(corpus: Corpus) -> None:
     assert noted(corpus) == last_key(corpus) > 0
-    before = noted(corpus)
+    previous_count = noted(corpus)
     sync(corpus, SECOND)
-    assert noted(corpus) == last_key(corpus) > before
+    assert noted(corpus) == last_key(corpus) > previous_count
 
 
 def test_a_publication_without_vectors_notes_nothing_and_the_texts_are_given_later(corpus: Corpus) -> None:
-    before = noted(corpus)
+    previous_count = noted(corpus)
     with corpus.writer() as writer:
         put(writer, "new.txt", "A text that waits for its model.")
         writer.publish(embedded=False)
-    assert noted(corpus) == before
+    assert noted(corpus) == previous_count
     with corpus.writer() as writer:
         assert [text for _, text in writer.unembedded(*KEY)] == ["A text t\nA text that waits for its model."]
 
@@ -63,7 +63,9 @@ def test_a_lost_segment_makes_its_texts_count_as_not_embedded(corpus: Corpus) ->
 def test_a_damaged_note_is_found_and_mended(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         writer._connection.execute("UPDATE embedded SET key = key + 1000000")
-    assert any("rows of embedded are not as they were written" in said for said in corpus.latest().check(deep=True))
+    assert any(
+        "rows of embedded are not as they were written" in message for message in corpus.latest().check(deep=True)
+    )
     mend(corpus, {})
     assert corpus.latest().check(deep=True) == []
     assert noted(corpus) <= last_key(corpus)

@@ -112,10 +112,10 @@ def test_an_index_does_not_guess_what_it_cannot_know(tmp_path: Path) -> None:
     long = "x" * 2_000
     freeze(tmp_path / "g2", tmp_path / "g1", (), [(3, "w1", json.dumps([["lang", long]]), "")], ANALYZER)
     first, second = (Lexical(tmp_path / name, ANALYZER) for name in ("g1", "g2"))
-    known, other, overlong = AnyOf("lang", ("en",)), AnyOf("short", ("en",)), AnyOf("lang", (long,))
+    known_field, other_field, overlong = AnyOf("lang", ("en",)), AnyOf("short", ("en",)), AnyOf("lang", (long,))
     for index, filter, is_known in (
-        *((first, known, True), (first, other, False), (first, known & other, False)),
-        *((second, known, True), (second, overlong, False), (second, Between("lang", at_least="a"), False)),
+        *((first, known_field, True), (first, other_field, False), (first, known_field & other_field, False)),
+        *((second, known_field, True), (second, overlong, False), (second, Between("lang", at_least="a"), False)),
     ):
         assert (index.filter_query(filter, SCHEMA) is not None) == is_known
 

@@ -61,15 +61,15 @@ def found(snapshot: Snapshot, filter: Condition) -> set[str]:
 def test_a_value_that_does_not_fit_is_no_value(address: str, before: tuple[Field, ...], now: Field) -> None:
     corpus = filled(address, *before, a=(("year", "x" * 4),))
     values: dict[str, Any] = {"int": 7, "str": "x", "time": "2020"}
-    some = values[now.kind]
+    value = values[now.kind]
     with corpus.writer() as writer:
         writer.declare([now])
-        put(writer, "b", (("year", some), ("year", 1.5)))
-    assert found(corpus.snapshot(), where(year=some)) == {"b"}
-    assert found(corpus.snapshot(), ~where(year=some)) == {"a"}
+        put(writer, "b", (("year", value), ("year", 1.5)))
+    assert found(corpus.snapshot(), where(year=value)) == {"b"}
+    assert found(corpus.snapshot(), ~where(year=value)) == {"a"}
     with corpus.writer() as writer:
-        writer.declare([now.but(default=some)])
-    assert found(corpus.snapshot(), where(year=some)) == {"a", "b"}, "the default is that of what has none"
+        writer.declare([now.but(default=value)])
+    assert found(corpus.snapshot(), where(year=value)) == {"a", "b"}, "the default is that of what has none"
     with corpus.writer() as writer:
         writer.declare([Field("year")])
     assert found(corpus.snapshot(), where(year="xxxx")) == {"a"}, "it is kept as it is"
@@ -103,13 +103,15 @@ def test_two_fields_of_one_name_and_those_of_every_file_are_refused(address: str
 def test_a_generation_keeps_its_fields(address: str) -> None:
     corpus = filled(address, YEAR, a=(("year", 2020),), b=())
     with Run():
-        before = corpus.snapshot()
+        previous_snapshot = corpus.snapshot()
         with corpus.writer() as writer:
             writer.declare([Field("lang", default="en")])
-        assert corpus.snapshot() is before
-        assert found(before, where(year=2020)) == {"a"}  # it had read nothing of this when the other was published
+        assert corpus.snapshot() is previous_snapshot
+        assert found(previous_snapshot, where(year=2020)) == {
+            "a"
+        }  # it had read nothing of this when the other was published
         with pytest.raises(FilterError, match="no metadata field 'lang'"):
-            found(before, where(lang="en"))
+            found(previous_snapshot, where(lang="en"))
     assert found(corpus.snapshot(), where(lang="en")) == {"a", "b"}
     with pytest.raises(FilterError, match="no metadata field 'year'"):
         found(corpus.snapshot(), where(year=2020))
@@ -129,10 +131,10 @@ def test_fields_come_back_from_an_export(address: str, fast_folder: Path) -> Non
     fields = (YEAR, Field("lang", default="en", max_length=2))
     corpus = filled(address, *fields, a=(("year", 2020),))
     export_store(corpus, fast_folder / "notes.zip")
-    other = Corpus(str(fast_folder / "other.spolia"))
-    import_store(fast_folder / "notes.zip", other)
-    assert other.snapshot().schema == fields
-    assert found(other.snapshot(), where(year=2020, lang="en")) == {"a"}
+    other_corpus = Corpus(str(fast_folder / "other.spolia"))
+    import_store(fast_folder / "notes.zip", other_corpus)
+    assert other_corpus.snapshot().schema == fields
+    assert found(other_corpus.snapshot(), where(year=2020, lang="en")) == {"a"}
 
 
 @pytest.mark.slow
@@ -140,15 +142,15 @@ def test_a_touched_file_has_its_new_time_from_the_next_generation_on(address: st
     corpus = filled(address)
     with corpus.writer() as writer:
         put(writer, "a", mtime_ns=1_600_000_000_000_000_000)
-    lately, before = Between("file_modified", at_least="2023"), corpus.snapshot()
+    lately, previous_snapshot = Between("file_modified", at_least="2023"), corpus.snapshot()
     with corpus.writer() as writer:
         for day in range(2):
             writer.touch(writer.sources()["a"].but(mtime_ns=1_700_000_000_000_000_000 + day))
-    assert corpus.snapshot() is before
-    assert found(before, lately) == set()
+    assert corpus.snapshot() is previous_snapshot
+    assert found(previous_snapshot, lately) == set()
     with corpus.writer() as writer:
         assert writer.sources()["a"].mtime_ns == 1_700_000_000_000_000_001
         put(writer, "b")
-    assert found(before, lately) == set()
+    assert found(previous_snapshot, lately) == set()
     assert found(corpus.snapshot(), lately) == {"a"}
     assert corpus.snapshot().check() == []

@@ -75,12 +75,12 @@ def test_nearly_all_is_found_and_nothing_else(built: Built) -> None:
     exact, queries = ExactSearch(placed, search.metric), asked(search.metric)
     for name, mask in masks(placed).items():
         allowed = Allowed(placed.keys, mask)
-        found, right = search.search(queries, 10, allowed), exact.search(queries, 10, allowed)
-        assert [len(each) for each in found] == [min(10, allowed.count)] * len(queries), name
-        assert all(allowed.holds(key for key, _ in each).all() for each in found), name
+        hits, right = search.search(queries, 10, allowed), exact.search(queries, 10, allowed)
+        assert [len(ranking) for ranking in hits] == [min(10, allowed.count)] * len(queries), name
+        assert all(allowed.holds(key for key, _ in ranking).all() for ranking in hits), name
         if allowed.count:
-            assert recall(found, right) >= (0.98 if mask is None else 0.99), name
-        for ours, theirs in zip(found, right, strict=True):
+            assert recall(hits, right) >= (0.98 if mask is None else 0.99), name
+        for ours, theirs in zip(hits, right, strict=True):
             assert ours == sorted(ours, key=lambda pair: (-pair[1], pair[0])), name
             same = dict(ours).keys() & dict(theirs).keys()
             assert all(dict(ours)[key] == dict(theirs)[key] for key in same), name
@@ -115,8 +115,8 @@ def test_graphs_are_used_and_not_only_compared(built: Built, monkeypatch: pytest
 @pytest.mark.slow
 def test_all_nodes_can_be_asked_for(built: Built) -> None:
     search, placed = built
-    found = search.search(asked(search.metric)[:1], len(placed.keys) + 5, Allowed(placed.keys))[0]
-    assert sorted(key for key, _ in found) == placed.keys.tolist()
+    hits = search.search(asked(search.metric)[:1], len(placed.keys) + 5, Allowed(placed.keys))[0]
+    assert sorted(key for key, _ in hits) == placed.keys.tolist()
 
 
 @pytest.mark.slow
@@ -127,9 +127,9 @@ def test_threads_find_the_same(built: Built) -> None:
     wrong: list[int] = []
 
     def ask() -> None:
-        for at, query in enumerate(queries):
-            if search.search(query[None], 10, allowed)[0] != right[at]:
-                wrong.append(at)
+        for index, query in enumerate(queries):
+            if search.search(query[None], 10, allowed)[0] != right[index]:
+                wrong.append(index)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -155,16 +155,16 @@ def graph(tmp_path: Path, segment: Path) -> Path:
 
 
 def test_the_same_segment_gives_the_same_graph(segment: Path, graph: Path) -> None:
-    written = graph.read_bytes()
+    content = graph.read_bytes()
     build_graph(graph, segment, "cosine", SETTINGS)
-    assert graph.read_bytes() == written
+    assert graph.read_bytes() == content
     assert not list(graph.parent.glob("*.tmp"))
 
 
 @pytest.mark.parametrize("cut", [0, 5, 11, 12, 40, 300, 3_000, 30_000])
 def test_a_cut_graph_is_refused_and_not_followed(segment: Path, graph: Path, cut: int) -> None:
-    written = graph.read_bytes()
-    graph.write_bytes(written[:-cut] if cut else b"")
+    content = graph.read_bytes()
+    graph.write_bytes(content[:-cut] if cut else b"")
     with pytest.raises(StoreCorrupt, match="is damaged: its end is missing"):
         VectorGraph(graph, segment)
     assert not is_whole(graph, segment)
@@ -172,25 +172,25 @@ def test_a_cut_graph_is_refused_and_not_followed(segment: Path, graph: Path, cut
 
 @pytest.mark.slow
 def test_any_changed_byte_is_refused(segment: Path, graph: Path) -> None:
-    written = graph.read_bytes()
+    content = graph.read_bytes()
     draw = np.random.default_rng(1)
-    for at in [*draw.integers(0, len(written), 60), *range(len(written) - 30, len(written))]:
-        graph.write_bytes(written[:at] + bytes([written[at] ^ 0x41]) + written[at + 1 :])
+    for position in [*draw.integers(0, len(content), 60), *range(len(content) - 30, len(content))]:
+        graph.write_bytes(content[:position] + bytes([content[position] ^ 0x41]) + content[position + 1 :])
         with pytest.raises(StoreCorrupt, match="is damaged"):
             VectorGraph(graph, segment)
 
 
 def test_a_graph_of_another_segment_is_refused(tmp_path: Path, graph: Path) -> None:
-    other = kept(tmp_path, drawn(600, 12, seed=9))[0]  # takes the place and number of the first
+    other_value = kept(tmp_path, drawn(600, 12, seed=9))[0]  # takes the place and number of the first
     with pytest.raises(StoreCorrupt, match="of another segment"):
-        VectorGraph(graph, other)
+        VectorGraph(graph, other_value)
     build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100))
-    VectorGraph(graph, other)
+    VectorGraph(graph, other_value)
 
 
 def test_damaged_graphs_are_said_and_built_again(tmp_path: Path, segment: Path, graph: Path) -> None:
-    written = graph.read_bytes()
-    graph.write_bytes(b"\0" * 64 + written[64:])
+    content = graph.read_bytes()
+    graph.write_bytes(b"\0" * 64 + content[64:])
     settings = SETTINGS.but(above=100)
     build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings)  # nothing is read
     ((path, wrong),) = damaged_graphs(tmp_path).items()
@@ -198,7 +198,7 @@ def test_damaged_graphs_are_said_and_built_again(tmp_path: Path, segment: Path, 
     path.unlink()
     build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings)
     assert damaged_graphs(tmp_path) == {}
-    assert graph.read_bytes() == written
+    assert graph.read_bytes() == content
 
 
 def test_graphs_of_segments_that_are_gone_are_swept(tmp_path: Path, graph: Path) -> None:
@@ -245,15 +245,15 @@ def test_a_killed_building_goes_on(tmp_path: Path, point: str, left: int) -> Non
     command = [sys.executable, "-c", BUILD, str(tmp_path)]
     killed = subprocess.run(command, cwd=ROOT, env={**os.environ, "SPOLIA_FAIL_POINT": point}, check=False)
     assert killed.returncode == -signal.SIGKILL
-    there = {path: path.stat().st_ino for path in graph_folder(tmp_path, EMBEDDER).glob("*.hnsw")}
-    assert len(there) == left
+    inodes_by_path = {path: path.stat().st_ino for path in graph_folder(tmp_path, EMBEDDER).glob("*.hnsw")}
+    assert len(inodes_by_path) == left
     sweep_graphs(tmp_path, [(EMBEDDER, 1), (EMBEDDER, 2)])
     build_graphs(tmp_path, EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.but(above=100))
     whole = sorted(graph_folder(tmp_path, EMBEDDER).iterdir())
     assert [path.suffix for path in whole] == [".hnsw", ".hnsw"]
     for number, path in enumerate(whole, 1):
         VectorGraph(path, segment_path(tmp_path, EMBEDDER, number))
-    assert all(path.stat().st_ino == inode for path, inode in there.items())  # what was done is not done again
+    assert all(path.stat().st_ino == inode for path, inode in inodes_by_path.items())  # what was done is not done again
 
 
 BESIDE = """

@@ -67,8 +67,8 @@ def version(corpus: Corpus) -> int:
 
         address = parse_address(corpus.path)
         with connect(address, 5) as connection:
-            found: int = connection.execute(f"SELECT version FROM {address.schema}.spolia").fetchone()[0]  # type: ignore[index]
-            return found
+            count: int = connection.execute(f"SELECT version FROM {address.schema}.spolia").fetchone()[0]  # type: ignore[index]
+            return count
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
@@ -97,13 +97,15 @@ def test_everything_is_there(earlier: Corpus) -> None:
 def test_only_readers_that_changed_read_again_nothing_is_embedded_and_texts_without_files_stay(
     earlier: Corpus, tmp_path: Path
 ) -> None:
-    before = texts(earlier)
+    previous_texts = texts(earlier)
     today = {reader.name: versioned_name(reader) for reader in by_suffix().values()}
-    again = sum(today.get(name.partition(" ")[0], name) != name for uri, name in READERS.items() if uri not in UNREAD)
+    second_total = sum(
+        today.get(name.partition(" ")[0], name) != name for uri, name in READERS.items() if uri not in UNREAD
+    )
     report = sync(tmp_path / "notes", earlier, **HOW)
-    assert (report.added, report.changed, report.removed, report.unchanged) == (0, again, 0, 7 - again)
+    assert (report.added, report.changed, report.removed, report.unchanged) == (0, second_total, 0, 7 - second_total)
     assert report.embedded == 0
-    assert texts(earlier) == before
+    assert texts(earlier) == previous_texts
     add_texts(earlier, {"plain": "A text without a file."}, **HOW)
     assert found(earlier, "text without file") == ["text:plain"]
     assert earlier.latest().check() == []
@@ -166,12 +168,12 @@ def test_killed_while_it_is_brought_up_to_date_it_is_as_it_was(earlier: Corpus, 
 def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     was, steps, met = version(earlier), [], threading.Barrier(2)
 
-    def counted(connection: Any) -> None:
+    def count_calls(connection: Any) -> None:
         steps.append(threading.get_ident())
         step(connection)
 
     step = migrations.STEPS[was]
-    monkeypatch.setattr(migrations, "STEPS", {**migrations.STEPS, was: counted})
+    monkeypatch.setattr(migrations, "STEPS", {**migrations.STEPS, was: count_calls})
 
     def open_it() -> None:
         met.wait()
@@ -188,12 +190,12 @@ def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monk
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)
 def test_it_may_be_brought_up_to_date_while_another_opens_it(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    was, look = version(earlier), migrations.has_tables_of_today
+    was, original = version(earlier), migrations.has_tables_of_today
 
     def looked_at_late(session: migrations.SqliteSession) -> bool:
-        monkeypatch.setattr(migrations, "has_tables_of_today", look)
+        monkeypatch.setattr(migrations, "has_tables_of_today", original)
         assert earlier.latest().check() == []
-        return look(session)
+        return original(session)
 
     monkeypatch.setattr(migrations, "has_tables_of_today", looked_at_late)
     earlier.backend.connect_for_reading().close()
@@ -222,6 +224,6 @@ def test_an_export_of_before_names_the_readers_of_its_sources(tmp_path: Path, fa
     assert {uri: row.reader for uri, row in corpus.latest().sources().items()} == READERS
     assert corpus.latest().manifest("chunk").reader == ""
     export_store(corpus, tmp_path / "again.zip")
-    again = Corpus(str(fast_folder / "again.spolia"))
-    import_store(tmp_path / "again.zip", again)
-    assert {uri: row.reader for uri, row in again.latest().sources().items()} == READERS
+    second_corpus = Corpus(str(fast_folder / "again.spolia"))
+    import_store(tmp_path / "again.zip", second_corpus)
+    assert {uri: row.reader for uri, row in second_corpus.latest().sources().items()} == READERS

@@ -42,14 +42,14 @@ class InSQLite:
 
     def search(self, queries: Vectors, top_k: int) -> list[list[tuple[int, float]]]:
         self.asked.append(top_k)
-        held = self.rows.execute("SELECT key, vector FROM v").fetchall()
-        vectors = np.stack([np.frombuffer(vector, "<f4") for _, vector in held])
-        found = []
+        rows = self.rows.execute("SELECT key, vector FROM v").fetchall()
+        vectors = np.stack([np.frombuffer(vector, "<f4") for _, vector in rows])
+        results = []
         for query in queries:
             scores = -np.linalg.norm(vectors - query, axis=1) if self.metric == "euclidean" else vectors @ query
             best = np.argsort(-scores, kind="stable")[:top_k]
-            found.append([(held[at][0], round(float(scores[at]), 2)) for at in best])
-        return found
+            results.append([(rows[position][0], round(float(scores[position]), 2)) for position in best])
+        return results
 
     def keys(self) -> Iterator[int]:
         return iter([key for (key,) in self.rows.execute("SELECT key FROM v")])
@@ -74,8 +74,8 @@ def test_it_finds_what_exact_search_finds(both: tuple[InSQLite, PlacedVectors], 
     index, placed = both
     mask = None if share is None else np.random.default_rng(2).random(ROWS) < share
     allowed, queries = Allowed(placed.keys, mask), drawn(8, DIMENSION, 4)
-    found = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
-    assert found == ExactSearch(placed, index.metric).search(queries, 10, allowed)
+    hits = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
+    assert hits == ExactSearch(placed, index.metric).search(queries, 10, allowed)
     assert bool(index.asked) == (allowed.count > 100)
 
 
@@ -84,8 +84,8 @@ def test_what_is_allowed_far_from_the_query_is_found_too(both: tuple[InSQLite, P
     query = drawn(1, DIMENSION, 4)
     near = placed.vectors(placed.places) @ query[0]
     allowed = Allowed(placed.keys, near < np.quantile(near, 0.3))
-    found = AdaptedSearch(index, placed, index.metric).search(query, 10, allowed)
-    assert found == ExactSearch(placed, index.metric).search(query, 10, allowed)
+    hits = AdaptedSearch(index, placed, index.metric).search(query, 10, allowed)
+    assert hits == ExactSearch(placed, index.metric).search(query, 10, allowed)
     assert index.asked == sorted(index.asked)
     assert len(index.asked) > 1
 
@@ -95,8 +95,8 @@ def test_what_the_database_holds_beyond_the_generation_is_passed_over(both: tupl
     queries = drawn(8, DIMENSION, 4)
     follow(index, [(key, query) for key, query in zip(range(90_000, 90_008), queries, strict=True)], ())
     allowed = Allowed(placed.keys)
-    found = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
-    assert found == ExactSearch(placed, index.metric).search(queries, 10, allowed)
+    hits = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
+    assert hits == ExactSearch(placed, index.metric).search(queries, 10, allowed)
 
 
 def test_a_database_that_is_gone_is_done_without(
@@ -111,8 +111,8 @@ def test_a_database_that_is_gone_is_done_without(
     noted: list[str] = []
     monkeypatch.setattr(external_index, "note", noted.append)
     allowed, queries = Allowed(placed.keys), drawn(3, DIMENSION, 4)
-    found = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
-    assert recall(found, ExactSearch(placed, index.metric).search(queries, 10, allowed)) == 1.0
+    hits = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
+    assert recall(hits, ExactSearch(placed, index.metric).search(queries, 10, allowed)) == 1.0
     assert noted == ["The server refused the connection. Vectors were compared one by one instead, which is slower."]
 
 
@@ -129,8 +129,8 @@ def test_following_can_be_repeated_and_is_checked(tmp_path: Path) -> None:
     follow(index, added[5:], [3, 4])
     gone = np.setdiff1d(keys, [3, 4])
     assert key_differences(index, gone) == ""
-    said = key_differences(index, gone[gone != 2_000])
-    assert said == "Keys in the database: 1 should not be there (2000)."
+    differences = key_differences(index, gone[gone != 2_000])
+    assert differences == "Keys in the database: 1 should not be there (2000)."
 
 
 def _stop() -> tuple[int, Vectors]:

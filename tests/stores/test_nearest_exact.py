@@ -45,16 +45,16 @@ def test_it_finds_what_comparing_all_finds(
         allowed = Allowed(placed.keys, None if share is None else draw.random(nodes) < share)
         queries = np.concatenate([drawn(3, 12, seed + 50, unit=False), np.zeros((1, 12), np.float32)])
         search = ExactSearch(placed, metric)
-        found = search.search(queries, top_k, allowed)
+        hits = search.search(queries, top_k, allowed)
         right = compared(metric, queries, np.concatenate(parts)[places], allowed, top_k)
-    assert [len(each) for each in found] == [min(top_k, allowed.count)] * 4
-    for ours, theirs in zip(found, right, strict=True):
+    assert [len(ranking) for ranking in hits] == [min(top_k, allowed.count)] * 4
+    for ours, theirs in zip(hits, right, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-6)
         scores = dict(theirs)
         if coarse and metric == "dot":  # whole numbers have no rounding: ties are by key
             assert [key for key, _ in ours] == [key for key, _ in theirs]
         assert all(score == pytest.approx(scores.get(key, theirs[-1][1]), abs=1e-6) for key, score in ours)
-    assert found == [search.search(query[None], top_k, allowed)[0] for query in queries]
+    assert hits == [search.search(query[None], top_k, allowed)[0] for query in queries]
 
 
 def test_equal_scores_are_in_the_order_of_keys(tmp_path: Path) -> None:
@@ -63,18 +63,18 @@ def test_equal_scores_are_in_the_order_of_keys(tmp_path: Path) -> None:
     mask = np.ones(900, dtype=np.bool_)
     mask[3] = False
     for allowed, expected in (Allowed(placed.keys), [7, 10, 13, 16, 19]), (Allowed(placed.keys, mask), [7, 10, 13, 19]):
-        found = ExactSearch(placed).search(same[:1], len(expected), allowed)[0]
-        assert [key for key, _ in found] == expected
-        assert [score for _, score in found] == pytest.approx([1.0] * len(expected))
+        hits = ExactSearch(placed).search(same[:1], len(expected), allowed)[0]
+        assert [key for key, _ in hits] == expected
+        assert [score for _, score in hits] == pytest.approx([1.0] * len(expected))
 
 
 def test_far_from_the_origin_the_distance_keeps_its_digits(tmp_path: Path) -> None:
     vectors = drawn(2_000, 16, unit=False) * np.float32(0.01) + np.float32(100)
     placed = placed_in(tmp_path, vectors)
     allowed = Allowed(placed.keys)
-    found = ExactSearch(placed, "euclidean").search(vectors[:3] + np.float32(0.001), 10, allowed)
+    hits = ExactSearch(placed, "euclidean").search(vectors[:3] + np.float32(0.001), 10, allowed)
     right = compared("euclidean", vectors[:3] + np.float32(0.001), vectors, allowed, 10)
-    assert [[key for key, _ in each] for each in found] == [[key for key, _ in each] for each in right]
+    assert [[key for key, _ in ranking] for ranking in hits] == [[key for key, _ in ranking] for ranking in right]
 
 
 def test_a_group_without_nodes() -> None:

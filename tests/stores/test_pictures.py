@@ -67,15 +67,15 @@ class Colours(Value):
 
 
 def _unit(rows: Sequence[Sequence[float]]) -> Vectors:
-    found = np.asarray(rows, np.float32).reshape(-1, 3)
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0))
+    unit_rows = np.asarray(rows, np.float32).reshape(-1, 3)
+    lengths = np.linalg.norm(unit_rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(unit_rows, lengths, out=np.zeros_like(unit_rows), where=lengths > 0))
 
 
 def png(colour: str) -> bytes:
-    made = io.BytesIO()
-    Image.new("RGB", (40, 40), colour).save(made, "PNG")
-    return made.getvalue()
+    buffer = io.BytesIO()
+    Image.new("RGB", (40, 40), colour).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def pictures_of(corpus: Corpus, *embedders: Embedder) -> NodeGroup:
@@ -94,16 +94,16 @@ def corpus(address: str) -> Corpus:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "notes"
-    found.mkdir()
+    new_folder = tmp_path / "notes"
+    new_folder.mkdir()
     for colour in ("red", "blue"):
-        (found / f"{colour}.png").write_bytes(png(colour))
+        (new_folder / f"{colour}.png").write_bytes(png(colour))
     docx = Docx()
     docx.add_paragraph("A meadow.")
     docx.add_picture(io.BytesIO(png("lime")))
     docx.add_picture(io.BytesIO(png("red")))
-    docx.save(str(found / "meadow.docx"))
-    return found
+    docx.save(str(new_folder / "meadow.docx"))
+    return new_folder
 
 
 both = pytest.mark.parametrize("address", ["folder", "PostgreSQL"], indirect=True)
@@ -116,7 +116,7 @@ def test_words_find_what_is_seen(corpus: Corpus, folder: Path) -> None:
     assert not isinstance(HashingEmbedder(), ImageEmbedder)
     group = pictures_of(corpus, colours)
     plan = planned(folder, corpus, groups=[group])
-    assert [(one.pictures, one.texts) for one in plan.groups if one.group == "picture"] == [(3, 0)]
+    assert [(entry.pictures, entry.texts) for entry in plan.groups if entry.group == "picture"] == [(3, 0)]
     report = sync(folder, corpus, groups=[group])
     assert (report.unmade, report.failed, report.embedded) == ((), (), 3)
     assert len(colours.said) == 3  # the red one, which is in two documents, once
@@ -127,10 +127,10 @@ def test_words_find_what_is_seen(corpus: Corpus, folder: Path) -> None:
         assert {item.node.uri for item in ranked if item.score > 0.9} == uris
         node = next(iter(ranked)).node
         data = snapshot.image(node.document, str(dict(node.meta)["image"]), ALL)
-        assert Image.open(io.BytesIO(data)).getpixel((5, 5)) == tuple(255 * (hue == one) for one in HUES)
+        assert Image.open(io.BytesIO(data)).getpixel((5, 5)) == tuple(255 * (hue == entry) for entry in HUES)
     assert sync(folder, corpus, groups=[group]).embedded == 0
-    again = planned(folder, corpus, groups=[corpus.group("again", group.definition)])
-    assert [(one.pictures, one.known) for one in again.groups if one.group == "again"] == [(0, 3)]
+    second_plan = planned(folder, corpus, groups=[corpus.group("again", group.definition)])
+    assert [(entry.pictures, entry.known) for entry in second_plan.groups if entry.group == "again"] == [(0, 3)]
 
 
 @both
@@ -153,10 +153,12 @@ def test_nodes_without_a_picture_are_embedded_by_their_text(corpus: Corpus) -> N
     colours = Colours()
     corpus.create()
     with corpus.writer() as writer:
-        named = shown("a", "A blue sky", image="")  # noted, and not kept
-        other = shown("b", "A green field", image="").but(meta=(("image", "cover.png"),))  # a field of the caller's
-        writer.put_document(named, (), SourceRow("a"))
-        writer.put_document(other, (), SourceRow("b"))
+        document = shown("a", "A blue sky", image="")  # noted, and not kept
+        other_document = shown("b", "A green field", image="").but(
+            meta=(("image", "cover.png"),)
+        )  # a field of the caller's
+        writer.put_document(document, (), SourceRow("a"))
+        writer.put_document(other_document, (), SourceRow("b"))
         writer.put_document(shown("c", "A blue sky", image="f00d"), (), SourceRow("c"), {"f00d": png("red")})
         writer.publish()
     materialise([pictures_of(corpus, colours)])
@@ -230,10 +232,10 @@ def test_a_group_goes_by_pictures_or_by_texts(tmp_path: Path) -> None:
     with pytest.raises(GroupError, match="Define two groups"):
         materialise([pictures_of(corpus, colours, HashingEmbedder())])
     materialise([corpus.group("picture", Definition(Regions("image", wordless=True)))])
-    before = corpus.snapshot()
+    previous_snapshot = corpus.snapshot()
     materialise([pictures_of(corpus, colours)])  # the nodes were there, without vectors
-    assert [type(one) for one in colours.said] == [bytes]
-    assert before.check() == corpus.snapshot().check() == []
+    assert [type(item) for item in colours.said] == [bytes]
+    assert previous_snapshot.check() == corpus.snapshot().check() == []
     with pytest.raises(GroupError, match="Define two groups"):
         materialise([pictures_of(corpus, HashingEmbedder())])
     with pytest.raises(ManifestMismatch, match="pictures: embedded there, not here"):
@@ -256,9 +258,9 @@ def test_the_main_group_may_go_over_to_pictures_and_back(folder: Path, tmp_path:
     corpus, colours, cut = Corpus(tmp_path / "s.spolia"), Colours(), Regions("image", wordless=True)
     sync(folder, corpus, splitter=cut, embedder=HashingEmbedder())
     for embedder in (colours, HashingEmbedder(), colours):
-        before = corpus.snapshot()
+        previous_snapshot = corpus.snapshot()
         sync(folder, corpus, splitter=cut, embedder=embedder, rebuild=True)
-        assert before.check() == corpus.snapshot().check() == []
+        assert previous_snapshot.check() == corpus.snapshot().check() == []
         assert len(Dense(corpus.group(), embedder)(Query("red"))) == 4
     assert len(colours.said) == 3
 
@@ -268,13 +270,13 @@ def test_an_export_keeps_it(corpus: Corpus, folder: Path, tmp_path: Path) -> Non
     colours = Colours()
     sync(folder, corpus, groups=[pictures_of(corpus, colours)])
     export_store(corpus, tmp_path / "notes.zip")
-    other = Corpus(tmp_path / "other.spolia")
-    import_store(tmp_path / "notes.zip", other)
-    group = pictures_of(other, colours)
-    assert other.snapshot().check() == []
+    other_corpus = Corpus(tmp_path / "other.spolia")
+    import_store(tmp_path / "notes.zip", other_corpus)
+    group = pictures_of(other_corpus, colours)
+    assert other_corpus.snapshot().check() == []
     assert [item.node.uri for item in Dense(group, colours, top_k=1)(Query("blue"))] == ["blue.png"]
     (folder / "more.png").write_bytes(png("blue"))
-    sync(folder, other, groups=[group])
+    sync(folder, other_corpus, groups=[group])
     assert len(colours.said) == 3
 
 
@@ -295,12 +297,12 @@ def test_a_run_tells_of_a_document_with_bytes_that_are_no_picture(folder: Path, 
     corpus, colours = Corpus(tmp_path / "s.spolia"), Colours()
     group = pictures_of(corpus, colours)
     assert sync(folder, corpus, groups=[group]).unmade == ()
-    with zipfile.ZipFile(folder / "meadow.docx") as there, zipfile.ZipFile(folder / "odd.docx", "w") as made:
-        for name in there.namelist():
-            made.writestr(name, b"\x89PNG\r\n\x1a\nnone" if name.endswith("image1.png") else there.read(name))
+    with zipfile.ZipFile(folder / "meadow.docx") as archive, zipfile.ZipFile(folder / "odd.docx", "w") as new_archive:
+        for name in archive.namelist():
+            new_archive.writestr(name, b"\x89PNG\r\n\x1a\nnone" if name.endswith("image1.png") else archive.read(name))
     report = sync(folder, corpus, groups=[group])
     assert (report.added, report.failed) == (1, ())
     assert [(lack.uri, lack.group) for lack in report.unmade] == [("odd.docx", "picture")]
-    found = Dense(group, colours)(Query("red"))
-    assert {item.node.uri for item in found if item.score > 0.9} == {"red.png", "meadow.docx", "odd.docx"}
+    ranking = Dense(group, colours)(Query("red"))
+    assert {item.node.uri for item in ranking if item.score > 0.9} == {"red.png", "meadow.docx", "odd.docx"}
     assert corpus.snapshot().check() == []

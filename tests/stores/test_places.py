@@ -39,9 +39,9 @@ def anew(snapshot: Snapshot) -> VectorPlaces:
     return VectorPlaces(snapshot.open_store, "chunk", EMBEDDER).for_generation(snapshot.generation)
 
 
-def assert_same(kept: VectorPlaces, expected: VectorPlaces) -> None:
+def assert_same(vector_places: VectorPlaces, expected: VectorPlaces) -> None:
     for name in ("keys", "numbers", "rows"):
-        np.testing.assert_array_equal(getattr(kept, name).values, getattr(expected, name).values)
+        np.testing.assert_array_equal(getattr(vector_places, name).values, getattr(expected, name).values)
 
 
 @pytest.fixture
@@ -52,17 +52,17 @@ def fresh(fast_folder: Path) -> Corpus:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows were read, for each statement."""
-    found: list[int] = []
+    numbers: list[int] = []
 
     class Counted(VectorPlaces):
         def _fetch_rows(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
             rows = super()._fetch_rows(statement, values)
-            found.append(len(rows))
+            numbers.append(len(rows))
             return rows
 
     for module in (placement, segment_search):
         monkeypatch.setattr(module, "VectorPlaces", Counted)
-    return found
+    return numbers
 
 
 @pytest.mark.slow
@@ -75,12 +75,12 @@ def test_they_are_what_reading_them_anew_says(
     corpus = Corpus(str(tmp_path_factory.mktemp("store") / "notes.spolia"))
     for state in states:
         snapshot = published(corpus, state)
-        kept = snapshot.open.places.get(("chunk", EMBEDDER)) or anew(snapshot)
-        assert kept.generation == snapshot.generation
-        assert_same(kept, anew(snapshot))
-        assert kept.segments == anew(snapshot).segments
+        vector_places = snapshot.open.places.get(("chunk", EMBEDDER)) or anew(snapshot)
+        assert vector_places.generation == snapshot.generation
+        assert_same(vector_places, anew(snapshot))
+        assert vector_places.segments == anew(snapshot).segments
         vectors = snapshot.vectors("chunk", EMBEDDER, snapshot.allowed("chunk", frozenset()))
-        assert len(vectors) == len(kept.keys.values)
+        assert len(vectors) == len(vector_places.keys.values)
 
 
 def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int]) -> None:
@@ -91,17 +91,17 @@ def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int
 
 
 def test_a_publication_reads_new_segments_only(fresh: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
+    texts: list[str] = []
 
     def open_any(path: Path) -> segments.AnySegment:
-        opened.append(path.name)
+        texts.append(path.name)
         return segments.open_any(path)
 
     monkeypatch.setattr(segment_search, "open_any", open_any)
     published(fresh, FIRST).open.stored_vectors("chunk", EMBEDDER)
     for number in (2, 3):
         published(fresh, {**FIRST, f"{number}.txt": f"Text {number} is new."}).open.stored_vectors("chunk", EMBEDDER)
-    assert opened == ["000001.seg", "000002.seg", "000003.seg"]
+    assert texts == ["000001.seg", "000002.seg", "000003.seg"]
 
 
 def test_a_file_is_open_as_long_as_its_segment_is_there(fresh: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +139,8 @@ def test_only_what_stood_in_joined_segments_is_asked_for_again(
 
 
 def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
-    before = published(fresh, FIRST)
-    known = before.open.stored_vectors("chunk", EMBEDDER)
+    previous_snapshot = published(fresh, FIRST)
+    stored_vectors = previous_snapshot.open.stored_vectors("chunk", EMBEDDER)
     cut_a_segment(fresh)
     with fresh.writer() as writer:
         writer.repair()
@@ -148,9 +148,9 @@ def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
         add_missing_vectors(writer)
         writer.publish()
     snapshot = fresh.snapshot()
-    old, new = (generation.open.places["chunk", EMBEDDER] for generation in (before, snapshot))
+    old, new = (generation.open.places["chunk", EMBEDDER] for generation in (previous_snapshot, snapshot))
     assert_same(new, anew(snapshot))
     assert new.segments.keys() == old.segments.keys()
     stays = np.flatnonzero(np.isin(old.keys.values, new.keys.values))
     everything = Allowed(new.keys.values)
-    np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), known.vectors_at(stays))
+    np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), stored_vectors.vectors_at(stays))

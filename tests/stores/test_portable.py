@@ -39,19 +39,19 @@ def metadata(uri: str) -> dict[str, Any]:
     return {"year": 1990 + len(uri), "tag": ["a", "b"], "none": None, "half": 0.5, "is": True}
 
 
-def lay(made: Path) -> Path:
-    (made / "sea").mkdir(parents=True)
-    (made / "stones.md").write_text(
+def lay(path: Path) -> Path:
+    (path / "sea").mkdir(parents=True)
+    (path / "stones.md").write_text(
         "# Spolia\n\nSpolia are stones. Builders take them from older buildings.\n\n## Rome\n\nRome has many.\n"
     )
-    (made / "roads.txt").write_text("Roman roads were straight. Milestones stood beside them. 🐚 Ünïcode.")
-    (made / "sea" / "salt.txt").write_text("Salt is dug in mines. Whelks live under the pier. Salt is dug in mines.")
-    (made / "same.txt").write_text("Roman roads were straight. Milestones stood beside them. 🐚 Ünïcode.")
-    (made / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
-    (made / "empty.txt").write_text("")
+    (path / "roads.txt").write_text("Roman roads were straight. Milestones stood beside them. 🐚 Ünïcode.")
+    (path / "sea" / "salt.txt").write_text("Salt is dug in mines. Whelks live under the pier. Salt is dug in mines.")
+    (path / "same.txt").write_text("Roman roads were straight. Milestones stood beside them. 🐚 Ünïcode.")
+    (path / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    (path / "empty.txt").write_text("")
     for number in range(12):
-        (made / f"n{number}.txt").write_text(f"Document {number} is about the number {number}. It has no salt.")
-    return made
+        (path / f"n{number}.txt").write_text(f"Document {number} is about the number {number}. It has no salt.")
+    return path
 
 
 def groups_of(corpus: Corpus) -> list[NodeGroup]:
@@ -63,22 +63,22 @@ def groups_of(corpus: Corpus) -> list[NodeGroup]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder, and a store with a history: groups, embedders, reader lists, deleted and changed documents."""
     place = tmp_path_factory.mktemp("made")
-    folder, found = lay(place / "docs"), Corpus(str(place / "notes.spolia"))
-    how: dict[str, Any] = {
+    folder, new_corpus = lay(place / "docs"), Corpus(str(place / "notes.spolia"))
+    options: dict[str, Any] = {
         "embedder": EMBEDDER,
         "metadata": metadata,
         "access": lambda uri: ("ann",) if uri == "sea/salt.txt" else (),
         "fields": [Field("year", "int"), Field("kind", default="note")],
     }
-    sync(folder, found, **how)
-    groups = groups_of(found)
+    sync(folder, new_corpus, **options)
+    groups = groups_of(new_corpus)
     materialise(groups)
     (folder / "n3.txt").unlink()
     (folder / "n5.txt").write_text("Document 5 is about whelks by now.")
     (folder / "n0.txt").write_text("Document 0 was changed too, and is the last one.")
-    sync(folder, found, groups=groups, **how)
-    shutil.rmtree(Path(found.path, "lexical"))  # until they are merged away, BM25 counts deleted documents
-    with found.writer():
+    sync(folder, new_corpus, groups=groups, **options)
+    shutil.rmtree(Path(new_corpus.path, "lexical"))  # until they are merged away, BM25 counts deleted documents
+    with new_corpus.writer():
         return place
 
 
@@ -96,8 +96,8 @@ def asked(corpus: Corpus) -> dict[str, Any]:
     """What a store answers, without keys, which are its own."""
     snapshot = corpus.latest()
 
-    def hits(group: str, found: list[tuple[int, float]]) -> list[tuple[str, float]]:
-        return [(hit.node.id, hit.score) for hit in snapshot.hits(found, ALL)]
+    def hits(group: str, result: list[tuple[int, float]]) -> list[tuple[str, float]]:
+        return [(hit.node.id, hit.score) for hit in snapshot.hits(result, ALL)]
 
     def nearest(group: str, embedder: HashingEmbedder) -> list[list[tuple[str, float]]]:
         vectors = embedder.embed(QUESTIONS, kind="query")
@@ -113,10 +113,10 @@ def asked(corpus: Corpus) -> dict[str, Any]:
         "manifests": snapshot.manifests,
         "nodes": {group: list(snapshot.all_nodes(group, ALL)) for group in snapshot.groups()},
         "words": [
-            (group, hits(group, snapshot.search(group, text, 9, who, condition if who else None)))
+            (group, hits(group, snapshot.search(group, text, 9, principals, condition if principals else None)))
             for group in snapshot.groups()
             for text in QUESTIONS
-            for who in (NOBODY, ALL)
+            for principals in (NOBODY, ALL)
         ],
         "vectors": [(group, e.name, nearest(group, e)) for group, e in dense],
         "terms": [hits("sentence", row) for row in terms],
@@ -127,21 +127,21 @@ def asked(corpus: Corpus) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_what_is_imported_answers_as_what_was_exported(corpus: Corpus, fast_folder: Path) -> None:
-    there = export_store(corpus, fast_folder / "notes.zip")
-    other = Corpus(str(fast_folder / "other.spolia"))
-    here = import_store(fast_folder / "notes.zip", other)
-    assert here == there
-    assert (there.documents, there.sources, set(there.nodes)) == (16, 17, {"chunk", "sentence", "sub"})
-    assert asked(other) == asked(corpus)
-    assert other.latest().check() == []
+    contents = export_store(corpus, fast_folder / "notes.zip")
+    other_corpus = Corpus(str(fast_folder / "other.spolia"))
+    here = import_store(fast_folder / "notes.zip", other_corpus)
+    assert here == contents
+    assert (contents.documents, contents.sources, set(contents.nodes)) == (16, 17, {"chunk", "sentence", "sub"})
+    assert asked(other_corpus) == asked(corpus)
+    assert other_corpus.latest().check() == []
 
 
 @pytest.mark.slow
 def test_an_imported_store_is_the_same_file_again(corpus: Corpus, fast_folder: Path) -> None:
-    other = Corpus(str(fast_folder / "other.spolia"))
+    other_corpus = Corpus(str(fast_folder / "other.spolia"))
     export_store(corpus, fast_folder / "1.zip")
-    import_store(fast_folder / "1.zip", other)
-    export_store(other, fast_folder / "2.zip")
+    import_store(fast_folder / "1.zip", other_corpus)
+    export_store(other_corpus, fast_folder / "2.zip")
     export_store(corpus, fast_folder / "3.zip")
     first = (fast_folder / "1.zip").read_bytes()
     assert first == (fast_folder / "2.zip").read_bytes()
@@ -162,28 +162,28 @@ def test_replaced_vectors_are_no_source(folder: Path, fast_folder: Path) -> None
         writer.remember("vectors", {EMBEDDER.name: ""})
         with pytest.raises(StoreError, match="Give it one"):  # as a file may say that is imported
             writer.remember("", {EMBEDDER.name: "1"})
-    with zipfile.ZipFile(fast_folder / "before.zip") as before:
+    with zipfile.ZipFile(fast_folder / "before.zip") as previous_archive:
         export_store(corpus, fast_folder / "after.zip")
-        with zipfile.ZipFile(fast_folder / "after.zip") as after:
-            assert before.read("cursors.jsonl") == after.read("cursors.jsonl")
+        with zipfile.ZipFile(fast_folder / "after.zip") as later_archive:
+            assert previous_archive.read("cursors.jsonl") == later_archive.read("cursors.jsonl")
 
 
 @pytest.mark.slow
 def test_an_imported_store_goes_on_with_its_folder(corpus: Corpus, folder: Path, fast_folder: Path) -> None:
     export_store(corpus, fast_folder / "notes.zip")
-    other = Corpus(str(fast_folder / "other.spolia"))
-    import_store(fast_folder / "notes.zip", other)
+    other_corpus = Corpus(str(fast_folder / "other.spolia"))
+    import_store(fast_folder / "notes.zip", other_corpus)
     (folder / "n9.txt").write_text("Document 9 is new.")
-    how: dict[str, Any] = {"metadata": metadata, "access": lambda uri: ("ann",) if "salt" in uri else ()}
-    report = sync(folder, other, embedder=EMBEDDER, groups=groups_of(other), **how)
+    options: dict[str, Any] = {"metadata": metadata, "access": lambda uri: ("ann",) if "salt" in uri else ()}
+    report = sync(folder, other_corpus, embedder=EMBEDDER, groups=groups_of(other_corpus), **options)
     assert (report.added, report.changed, report.removed, report.embedded) == (0, 1, 0, 3)
 
 
 def test_an_empty_store_can_be_carried(fast_folder: Path) -> None:
     export_store(Corpus(str(fast_folder / "a.spolia")).create(), fast_folder / "a.zip")
-    other = Corpus(str(fast_folder / "b.spolia"))
-    assert import_store(fast_folder / "a.zip", other).documents == 0
-    assert other.latest().groups() == ()
+    other_corpus = Corpus(str(fast_folder / "b.spolia"))
+    assert import_store(fast_folder / "a.zip", other_corpus).documents == 0
+    assert other_corpus.latest().groups() == ()
 
 
 @pytest.mark.slow
@@ -191,9 +191,9 @@ def test_only_the_pinned_generation_is_written(corpus: Corpus, fast_folder: Path
     with corpus.writer() as writer:
         writer.remove("stones.md")
         export_store(corpus, fast_folder / "notes.zip")
-    other = Corpus(str(fast_folder / "other.spolia"))
-    import_store(fast_folder / "notes.zip", other)
-    assert "stones.md" in other.latest().sources()
+    other_corpus = Corpus(str(fast_folder / "other.spolia"))
+    import_store(fast_folder / "notes.zip", other_corpus)
+    assert "stones.md" in other_corpus.latest().sources()
 
 
 @pytest.mark.slow
@@ -243,11 +243,11 @@ def test_a_truncated_file_is_refused(exported: Path, left: int) -> None:
 
 def test_a_changed_bit_of_the_end_record_is_damage(exported: Path, corpus: Corpus) -> None:
     data, expected, damaged = exported.read_bytes(), asked(corpus), 0
-    for at in range(len(data) - 22, len(data)):
+    for index in range(len(data) - 22, len(data)):
         changed = bytearray(data)
-        changed[at] ^= 0x40
+        changed[index] ^= 0x40
         exported.write_bytes(changed)
-        target = Corpus(str(exported.with_name(f"target{at}.spolia")))
+        target = Corpus(str(exported.with_name(f"target{index}.spolia")))
         try:
             import_store(exported, target)
         except StoreCorrupt:
@@ -262,8 +262,8 @@ def test_a_changed_byte_is_noticed_wherever_it_matters(exported: Path, corpus: C
     data, draw, expected = exported.read_bytes(), random.Random(7), asked(corpus)
     harmless = 0
     for number in range(150):
-        at = draw.randrange(len(data))
-        exported.write_bytes(data[:at] + bytes([data[at] ^ (1 << draw.randrange(8))]) + data[at + 1 :])
+        index = draw.randrange(len(data))
+        exported.write_bytes(data[:index] + bytes([data[index] ^ (1 << draw.randrange(8))]) + data[index + 1 :])
         target = Corpus(str(exported.with_name(f"{number}.spolia")))
         try:
             import_store(exported, target)
@@ -282,11 +282,11 @@ def rewritten(path: Path, change: Callable[[dict[str, bytes]], None], *, sealed:
         comment = file.comment
     change(members)
     if sealed and CONTENTS in members:
-        said = json.loads(members[CONTENTS])
+        reported_data = json.loads(members[CONTENTS])
         for name, data in members.items():
-            if name in said["members"]:
-                said["members"][name] |= {"bytes": len(data), "blake2b": checksum(data).hexdigest()}
-        members[CONTENTS] = json.dumps(said).encode()
+            if name in reported_data["members"]:
+                reported_data["members"][name] |= {"bytes": len(data), "blake2b": checksum(data).hexdigest()}
+        members[CONTENTS] = json.dumps(reported_data).encode()
         comment = checksum(members[CONTENTS]).hexdigest().encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in members.items():
@@ -297,10 +297,10 @@ def rewritten(path: Path, change: Callable[[dict[str, bytes]], None], *, sealed:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../evil.txt", "/tmp/evil.txt", "nodes/../../x", "C:\\evil", "extra.jsonl"])
 def test_what_does_not_belong_there_is_refused_and_written_nowhere(exported: Path, name: str) -> None:
-    before = set(exported.parent.parent.rglob("*evil*"))
+    previous_paths = set(exported.parent.parent.rglob("*evil*"))
     rewritten(exported, lambda members: members.update({name: b"evil"}))
     assert "too much" in refused(exported)
-    assert set(exported.parent.parent.rglob("*evil*")) == before
+    assert set(exported.parent.parent.rglob("*evil*")) == previous_paths
 
 
 def test_a_member_twice_is_refused(exported: Path) -> None:
@@ -346,9 +346,9 @@ def test_more_than_fits_on_the_disk_is_refused_before_it_is_unpacked(exported: P
 
 def test_a_size_that_is_not_true_is_refused(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lie(members: dict[str, bytes]) -> None:
-        said = json.loads(members[CONTENTS])
-        said["members"]["documents.jsonl"]["bytes"] = 1 << 50
-        members[CONTENTS] = json.dumps(said).encode()
+        data = json.loads(members[CONTENTS])
+        data["members"]["documents.jsonl"]["bytes"] = 1 << 50
+        members[CONTENTS] = json.dumps(data).encode()
 
     rewritten(exported, lie, sealed=False)
     with zipfile.ZipFile(exported, "a") as file:

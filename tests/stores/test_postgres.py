@@ -33,7 +33,7 @@ from spolia.stores.lexical import index_replica
 from spolia.stores.manifest import GroupEmbedding
 from spolia.stores.snapshot.lineage import children
 from spolia.stores.vectors.dense import Vectors
-from spolia.testing.stores.concurrency import HOLDER, started
+from spolia.testing.stores.concurrency import HOLDER, start_process
 from spolia.testing.wire import Wire
 from spolia.types import Document, Node
 from tests.cases import check_each
@@ -75,12 +75,12 @@ def test_an_address_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(StoreError, match=r"a password.* set PGPASSWORD, .*~/\.pgpass.*password_env") as refused:
             Corpus(address)
         assert "hunter2" not in str(refused.value)
-    named = parse_address("postgresql://ann@db/texts?password_env=NOTES_PASSWORD")
+    named_address = parse_address("postgresql://ann@db/texts?password_env=NOTES_PASSWORD")
     with pytest.raises(StoreError, match="'NOTES_PASSWORD', which is not set"):
-        named.secrets()
+        named_address.secrets()
     monkeypatch.setenv("NOTES_PASSWORD", "hunter2")
-    assert named.secrets() == {"password": "hunter2"}
-    assert "hunter2" not in repr(named) + str(named)
+    assert named_address.secrets() == {"password": "hunter2"}
+    assert "hunter2" not in repr(named_address) + str(named_address)
 
 
 @check_each("schema", ["public", "pg_notes", "no'tes", "1st", "", "n" * 64])
@@ -99,9 +99,9 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_database_or_user_that_is_not_there(server: Server) -> None:
     for wrong in (server.uri.replace("/postgres?", "/nowhere?"), server.uri.replace("postgres:@", "nobody@")):
-        with pytest.raises(StoreError, match=r"server refused the connection.*Check user, database") as said:
+        with pytest.raises(StoreError, match=r"server refused the connection.*Check user, database") as error:
             Corpus(wrong).snapshot()
-        assert not said.value.transient
+        assert not error.value.transient
 
 
 def test_without_psycopg_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,20 +167,20 @@ def test_a_newer_and_an_older_schema_are_refused(corpus: Corpus, server: Server)
 
 
 def test_two_stores_in_one_database_do_not_see_each_other(corpus: Corpus, server: Server) -> None:
-    other = Corpus(server.address()).create()
-    with corpus.writer(), other.writer(timeout_s=0) as writer:
+    other_corpus = Corpus(server.address()).create()
+    with corpus.writer(), other_corpus.writer(timeout_s=0) as writer:
         writer.define("chunk", MANIFEST)
         put(writer, "x.txt", "A zeppelin.")
         add_missing_vectors(writer)
-    assert (found(corpus, "zeppelin"), found(other, "zeppelin")) == ([], ["x.txt"])
-    assert corpus.snapshot().open_store.uuid != other.snapshot().open_store.uuid
+    assert (found(corpus, "zeppelin"), found(other_corpus, "zeppelin")) == ([], ["x.txt"])
+    assert corpus.snapshot().open_store.uuid != other_corpus.snapshot().open_store.uuid
 
 
 def test_many_makers_make_one_store(address: str) -> None:
-    made = [threading.Thread(target=Corpus(address).create) for _ in range(4)]
-    for thread in made:
+    threads = [threading.Thread(target=Corpus(address).create) for _ in range(4)]
+    for thread in threads:
         thread.start()
-    for thread in made:
+    for thread in threads:
         thread.join()
     assert Corpus(address).snapshot().generation == 0
 
@@ -288,8 +288,8 @@ def test_a_statement_that_takes_too_long_is_ended(corpus: Corpus) -> None:
 def wired(corpus: Corpus, wire: Wire, *more: str) -> Corpus:
     """The same store over a wire."""
     address = parse_address(corpus.path)
-    asked = "&".join((f"host=127.0.0.1&port={wire.port}&sslmode=disable&schema={address.schema}", *more))
-    return Corpus(f"postgresql://postgres@/postgres?{asked}")
+    text = "&".join((f"host=127.0.0.1&port={wire.port}&sslmode=disable&schema={address.schema}", *more))
+    return Corpus(f"postgresql://postgres@/postgres?{text}")
 
 
 def socket_of(server: Server) -> str:
@@ -313,7 +313,7 @@ def test_a_server_that_is_cut_off_or_goes_silent_in_the_middle_of_a_write_loses_
     monkeypatch.setattr(session, "GRACE_S", 0.5)
 
     def write() -> None:
-        with there.writer(timeout_s=30) as writer:
+        with existing_corpus.writer(timeout_s=30) as writer:
             put(writer, "first.txt", "A zeppelin.")
             getattr(wire, how)(after)
             for number in range(200):
@@ -321,23 +321,23 @@ def test_a_server_that_is_cut_off_or_goes_silent_in_the_middle_of_a_write_loses_
             add_missing_vectors(writer)
 
     with Wire(socket_of(server)) as wire:
-        there = wired(corpus, wire, "options=-c%20statement_timeout%3D1000")
+        existing_corpus = wired(corpus, wire, "options=-c%20statement_timeout%3D1000")
         with pytest.raises(StoreUnavailable, match=str(wire.port)):
             write()
         assert found(corpus, "zeppelin") == []
-        wire.mended()
+        wire.mend()
         monkeypatch.setattr(wire, how, lambda after: None)
         write()
     assert len(found(corpus, "zeppelin")) == 10
     assert corpus.snapshot().check() == []
-    open_store._open.pop(there.backend.place, None)
+    open_store._open.pop(existing_corpus.backend.place, None)
 
 
 # Locks.
 
 
 def test_a_writer_on_another_machine_is_named(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    holder = started(HOLDER, corpus)
+    holder = start_process(HOLDER, corpus)
     monkeypatch.setattr("socket.gethostname", lambda: "another.example")
     with pytest.raises(StoreBusy, match=rf"another process, pid {holder.pid} on "):
         corpus.writer(timeout_s=0.1).__enter__()
@@ -350,9 +350,11 @@ def test_what_is_read_is_kept_and_what_nobody_reads_goes(corpus: Corpus) -> None
         with corpus.writer() as writer:
             put(writer, "a.txt", f"Carsten Olsen, version {number}")
             add_missing_vectors(writer)
-    kept = {generation for generation, _ in corpus.snapshot().open_store.rows("SELECT generation, 0 FROM generations")}
-    assert kept >= {1, 6, 7}
-    assert kept < set(range(1, 8))
+    record = {
+        generation for generation, _ in corpus.snapshot().open_store.rows("SELECT generation, 0 FROM generations")
+    }
+    assert record >= {1, 6, 7}
+    assert record < set(range(1, 8))
     assert found(corpus, "employed") == []
     hits = pinned.hits(pinned.search("chunk", "employed", 10, NOBODY), NOBODY)
     assert [hit.node.text for hit in hits] == ["He was employed by the city."]
@@ -371,17 +373,17 @@ def test_another_machine_makes_its_own_index_from_the_newest_that_it_has(
         "files.FEW, files.SHARE = 0, 1; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
     )
 
-    def there(text: str) -> str:
+    def run_there(text: str) -> str:
         environment = {**os.environ, "SPOLIA_CACHE": str(tmp_path / "there")}
         command = [sys.executable, "-c", script, corpus.path, text]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return done.stdout.strip()
 
-    assert there("temples") == "['b.txt']"
+    assert run_there("temples") == "['b.txt']"
     first = next((tmp_path / "there").rglob("g1.*"))
     shared = {path.stat().st_ino for path in first.glob("*.idx")}
     sync(corpus, SECOND)
-    assert there("temples") == "['moved/b.txt']"
+    assert run_there("temples") == "['moved/b.txt']"
     second = next((tmp_path / "there").rglob("g2.*"))
     assert shared & {path.stat().st_ino for path in second.glob("*.idx")}
     assert second != here
@@ -394,16 +396,16 @@ def test_a_lost_or_damaged_index_is_made_again(corpus: Corpus) -> None:
         put(writer, "c.txt", "A zeppelin.")
         add_missing_vectors(writer)
     assert found(corpus, "zeppelin temples") == ["c.txt", "b.txt"]
-    made = corpus.snapshot().open.lexical("chunk").folder
-    largest = max(made.glob("*.idx"), key=lambda path: path.stat().st_size)
+    new_folder = corpus.snapshot().open.lexical("chunk").folder
+    largest = max(new_folder.glob("*.idx"), key=lambda path: path.stat().st_size)
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
     (problem,) = corpus.snapshot().check()
     assert "changed since it was written" in problem
     with corpus.writer() as writer:
-        (said,) = writer.repair()
-    assert "It is made again by the next search" in said
+        (message,) = writer.repair()
+    assert "It is made again by the next search" in message
     assert corpus.snapshot().check() == []
 
 
@@ -421,13 +423,13 @@ def test_an_index_of_other_texts_than_the_database_has_is_made_again(corpus: Cor
 
 def test_threads_that_want_the_same_index_make_it_once(corpus: Corpus) -> None:
     snapshot = corpus.snapshot()
-    made: set[str] = set()
-    threads = [threading.Thread(target=lambda: made.add(str(snapshot.open.lexical("chunk").folder))) for _ in range(4)]
+    texts: set[str] = set()
+    threads = [threading.Thread(target=lambda: texts.add(str(snapshot.open.lexical("chunk").folder))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    (folder,) = made
+    (folder,) = texts
     assert [path.name.partition(".")[0] for path in Path(folder).parent.iterdir()] == ["g1"]
 
 
@@ -458,18 +460,18 @@ def drawn(count: int, dimension: int) -> Vectors:
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def filled(corpus: Corpus, count: int, how: GroupEmbedding) -> Corpus:
+def filled(corpus: Corpus, count: int, group_embedding: GroupEmbedding) -> Corpus:
     """A store of texts with drawn vectors; a third of them may be read by ann only."""
     with corpus.create().writer() as writer:
         writer.declare((Field("tenth", "int"),))
-        writer.define("chunk", MANIFEST.but(embeddings=(how,)))
+        writer.define("chunk", MANIFEST.but(embeddings=(group_embedding,)))
         for number in range(count):
             meta = (("tenth", number % 10),)
             document = Document(f"d{number}", f"text {number}", meta=meta, readers=("ann",) if number % 3 == 0 else ())
             node = Node(f"n{number:04}", document.text, document.id, meta=meta)
             writer.put_document(document, [node], SourceRow(f"{number}.txt", document=document.id))
-        missing = [hash for hash, _ in writer.unembedded("chunk", how.embedder)]
-        writer.add_vectors(how.embedder, missing, drawn(count, how.dimension))
+        missing = [hash for hash, _ in writer.unembedded("chunk", group_embedding.embedder)]
+        writer.add_vectors(group_embedding.embedder, missing, drawn(count, group_embedding.dimension))
     return corpus
 
 
@@ -478,15 +480,15 @@ FILTERS = (None, where(tenth=4), ~where(tenth=4))
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_vectors_are_found_as_in_a_folder_with_the_same_scores(address: str, fast_folder: Path, metric: Metric) -> None:
-    how = GroupEmbedding("drawn/1", 24, metric, index='"Exact"')
-    here = filled(Corpus(address), 200, how).snapshot()
-    folder = filled(Corpus(str(fast_folder / "folder.spolia")), 200, how).snapshot()
+    group_embedding = GroupEmbedding("drawn/1", 24, metric, index='"Exact"')
+    here = filled(Corpus(address), 200, group_embedding).snapshot()
+    folder = filled(Corpus(str(fast_folder / "folder.spolia")), 200, group_embedding).snapshot()
     queries = drawn(12, 24) + np.float32(0.01)
     for access in (NOBODY, frozenset(["ann"])):
         for filter in FILTERS:
             for top_k in (1, 7, 500):
-                said = here.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
-                assert said == folder.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
+                hits = here.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
+                assert hits == folder.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
     allowed = here.allowed("chunk", NOBODY, FILTERS[1])
     assert (here.vectors("chunk", "drawn/1", allowed) == folder.vectors("chunk", "drawn/1", allowed)).all()
 
@@ -507,34 +509,34 @@ def test_sparse_vectors_are_found_as_in_a_folder_with_the_same_scores(address: s
         snapshots.append(corpus.snapshot())
     here, folder = snapshots
     for access in (NOBODY, frozenset(["ann"])):
-        found = here.nearest_sparse("chunk", "terms/1", rows, 9, access)
-        assert found == folder.nearest_sparse("chunk", "terms/1", rows, 9, access)
-        assert len(found[-1]) == 9
+        result = here.nearest_sparse("chunk", "terms/1", rows, 9, access)
+        assert result == folder.nearest_sparse("chunk", "terms/1", rows, 9, access)
+        assert len(result[-1]) == 9
     assert here.check() == []
 
 
 def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_COMPARED", 50)
-    how = GroupEmbedding("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
-    snapshot = filled(Corpus(address), 400, how).snapshot()
-    along = snapshot.open_store.store.vector_search(snapshot, "chunk", how.embedder)
+    group_embedding = GroupEmbedding("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
+    snapshot = filled(Corpus(address), 400, group_embedding).snapshot()
+    along = snapshot.open_store.store.vector_search(snapshot, "chunk", group_embedding.embedder)
     assert isinstance(along, DatabaseSearch)
     compared = DatabaseSearch(along.open_store, along.values, "cosine", Exact())
     queries = drawn(20, 24) + np.float32(0.01)
     walks: list[int] = []
     walked = along._walked
 
-    def counted(query: Vectors, fetch: int) -> list[Any]:
+    def count_calls(query: Vectors, fetch: int) -> list[Any]:
         walks.append(fetch)
         return walked(query, fetch)
 
-    monkeypatch.setattr(along, "_walked", counted)
+    monkeypatch.setattr(along, "_walked", count_calls)
     for filter in FILTERS:
         allowed = snapshot.allowed("chunk", NOBODY, filter)
         right, got = compared.search(queries, 5, allowed), along.search(queries, 5, allowed)
         same = [len({key for key, _ in a} & {key for key, _ in b}) for a, b in zip(right, got, strict=True)]
         assert sum(same) >= 0.97 * 5 * len(queries)
-        assert all(allowed.holds([key for key, _ in found]).all() and len(found) == 5 for found in got)
+        assert all(allowed.holds([key for key, _ in result]).all() and len(result) == 5 for result in got)
     assert len(walks) >= 2 * len(queries)
     plan = along._session.ask(
         "SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%hnsw%halfvec(24)%' AND schemaname = current_schema()"
@@ -543,16 +545,16 @@ def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monk
 
 
 def test_the_server_uses_its_index(address: str) -> None:
-    how = GroupEmbedding("drawn/1", 24, index='{"HNSW": {"above": 200}}')
-    snapshot = filled(Corpus(address), 400, how).snapshot()
-    along = snapshot.open_store.store.vector_search(snapshot, "chunk", how.embedder)
+    group_embedding = GroupEmbedding("drawn/1", 24, index='{"HNSW": {"above": 200}}')
+    snapshot = filled(Corpus(address), 400, group_embedding).snapshot()
+    along = snapshot.open_store.store.vector_search(snapshot, "chunk", group_embedding.embedder)
     assert isinstance(along, DatabaseSearch)
     statement = SQL("EXPLAIN ") + SQL(dialect.ALONG_GRAPH).format(
         embedder=Literal("drawn/1"), dimension=Literal(24), distance=SQL("<#>")
     )
-    asked = {**along.values, "query": drawn(9, 24)[0], "fetch": 20}
+    request = {**along.values, "query": drawn(9, 24)[0], "fetch": 20}
     along._session.ask("SET enable_sort = off")
-    plan = "\n".join(row[0] for row in along._session.raw.execute(statement, asked, prepare=False))
+    plan = "\n".join(row[0] for row in along._session.raw.execute(statement, request, prepare=False))
     assert f"Index Scan using {index_name('drawn/1', 'cosine', HNSW())}" in plan
 
 
@@ -581,5 +583,7 @@ def test_killed_anywhere_nothing_is_lost_and_repeating_gives_the_same(
 
 
 def test_no_statement_keeps_functions_that_sqlite_alone_has() -> None:
-    statements = {name: said for name, said in vars(sql).items() if name.isupper() and isinstance(said, str)}
-    assert [name for name, said in statements.items() if "json_each(" in dialect.translate(said)] == []
+    statements = {
+        name: statement for name, statement in vars(sql).items() if name.isupper() and isinstance(statement, str)
+    }
+    assert [name for name, statement in statements.items() if "json_each(" in dialect.translate(statement)] == []

@@ -20,7 +20,7 @@ DOCUMENT = Document(
         Region("table", 0, 11, (("a", "b"), ("1", "2")), caption="Table 1", box=Box(1, 1.5, 2.5, 30.0, 40.0)),
         Region("image", 12, 21, image="f00d"),
     ),
-    boxes=Boxes.of([(0, 5, Box(1, 1.5, 2.5, 30.0, 4.0)), (6, 11, Box(1, 1.5, 6.0, 30.0, 8.0))]),
+    boxes=Boxes.from_lines([(0, 5, Box(1, 1.5, 2.5, 30.0, 4.0)), (6, 11, Box(1, 1.5, 6.0, 30.0, 8.0))]),
 )  # fmt: skip
 NODE = Node("n", DOCUMENT.text, "d", span=Span(0, 21, pages=(1, 2), page_starts=(12,)))
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("address", ["folder", "PostgreSQL"], indirect=True)]
@@ -29,19 +29,19 @@ ANN, BOB = frozenset({"ann"}), frozenset({"bob"})
 
 @pytest.fixture
 def corpus(address: str) -> Corpus:
-    found = Corpus(address)
-    found.create()
-    with found.writer() as writer:
+    new_corpus = Corpus(address)
+    new_corpus.create()
+    with new_corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "Whole()", "text 1"))
         writer.put_document(DOCUMENT, [NODE], SourceRow("d.pdf"), {"f00d": PICTURE})
         writer.publish()
-    return found
+    return new_corpus
 
 
 def test_they_are_found_as_they_were_put(corpus: Corpus) -> None:
-    found = corpus.snapshot().document("d", ANN)
-    assert found == DOCUMENT
-    assert [box.top for box in found.boxes.within(7, 9)] == [6.0]
+    document = corpus.snapshot().document("d", ANN)
+    assert document == DOCUMENT
+    assert [box.top for box in document.boxes.find_overlapping(7, 9)] == [6.0]
     assert corpus.snapshot().image("d", "f00d", ANN) == PICTURE
     assert [box.top for box in corpus.snapshot().boxes("d", Span(3, 8), ANN)] == [2.5, 6.0]
     with pytest.raises(StoreError):
@@ -63,13 +63,13 @@ def test_a_picture_is_seen_by_those_who_may_read_its_document(corpus: Corpus) ->
 
 
 def test_another_reader_list_keeps_them(corpus: Corpus) -> None:
-    before = corpus.snapshot()
+    previous_snapshot = corpus.snapshot()
     with corpus.writer() as writer:
         writer.set_readers(writer.document("d"), ["bob"])
         writer.publish()
     assert corpus.snapshot().image("d", "f00d", BOB) == PICTURE
     with pytest.raises(StoreError, match="no readable picture"):
-        before.image("d", "f00d", ANN)  # who is struck off reads no more
+        previous_snapshot.image("d", "f00d", ANN)  # who is struck off reads no more
     with pytest.raises(StoreError):
         corpus.snapshot().image("d", "f00d", ANN)
 

@@ -58,10 +58,10 @@ def readers(uri: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def corpus(notes: Path, address: str) -> Corpus:
-    found = Corpus(address)
+    new_corpus = Corpus(address)
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
-    sync(notes, found, groups=[found.group("sentence"), found.group("near", near)], access=readers)
-    return found
+    sync(notes, new_corpus, groups=[new_corpus.group("sentence"), new_corpus.group("near", near)], access=readers)
+    return new_corpus
 
 
 def mended(corpus: Corpus) -> Any:
@@ -86,23 +86,23 @@ def changed(corpus: Corpus, statement: str) -> None:
 def answers(corpus: Corpus) -> list[Any]:
     snapshot = corpus.latest()
     (vector,) = EMBEDDER.embed(["What do builders take?"], kind="query")
-    found: list[Any] = []
-    for who in (frozenset[str](), ANN):
-        found += [list(map(repr, snapshot.documents(who)))]
-        found += [list(map(repr, snapshot.all_nodes(group, who))) for group in ("chunk", "sentence", "near")]
+    results: list[Any] = []
+    for principals in (frozenset[str](), ANN):
+        results += [list(map(repr, snapshot.documents(principals)))]
+        results += [list(map(repr, snapshot.all_nodes(group, principals))) for group in ("chunk", "sentence", "near")]
         for hits in (
-            snapshot.search("chunk", "stones treasure tides", 9, who),
-            snapshot.nearest("near", EMBEDDER.name, vector, 9, who),
+            snapshot.search("chunk", "stones treasure tides", 9, principals),
+            snapshot.nearest("near", EMBEDDER.name, vector, 9, principals),
         ):
-            found.append(list(map(repr, snapshot.hits(hits, who))))
-    return found
+            results.append(list(map(repr, snapshot.hits(hits, principals))))
+    return results
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("address", ["folder", "postgres"], indirect=True)
 def test_a_row_that_changed_is_found_by_looking_at_all_rows_and_mended(corpus: Corpus, name: str) -> None:
-    before = answers(corpus)
+    previous_answers = answers(corpus)
     assert corpus.latest().check(deep=True) == []
     changed(corpus, DAMAGE[name])
     assert [row for row in corpus.backend.row_problems() if "not as they were written" in row]
@@ -110,24 +110,24 @@ def test_a_row_that_changed_is_found_by_looking_at_all_rows_and_mended(corpus: C
     assert report.repaired
     if name in MENDED:
         assert report.left == ()
-        assert answers(corpus) == before
+        assert answers(corpus) == previous_answers
         assert corpus.latest().check(deep=True) == []
     else:
-        assert [said for said in report.left if "hidden" in said or "read again" in said]
+        assert [message for message in report.left if "hidden" in message or "read again" in message]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["audience", "audiences"])
 def test_what_nothing_says_any_more_who_may_read_it_is_shown_to_nobody(corpus: Corpus, notes: Path, name: str) -> None:
-    before = answers(corpus)
+    previous_answers = answers(corpus)
     changed(corpus, DAMAGE[name])
     mended(corpus)
-    for who in (frozenset[str](), ANN, frozenset({"everybody"})):
-        assert "treasure" not in repr(list(corpus.latest().documents(who)))
-        assert "treasure" not in repr(list(corpus.latest().all_nodes("chunk", who)))
+    for principals in (frozenset[str](), ANN, frozenset({"everybody"})):
+        assert "treasure" not in repr(list(corpus.latest().documents(principals)))
+        assert "treasure" not in repr(list(corpus.latest().all_nodes("chunk", principals)))
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     sync(notes, corpus, groups=[corpus.group("near", near)], access=readers)
-    assert answers(corpus) == before
+    assert answers(corpus) == previous_answers
     assert corpus.latest().check(deep=True) == []
 
 
@@ -146,12 +146,12 @@ def test_all_groups_that_lost_vectors_by_one_embedder_are_embedded_again(notes: 
     content[len(content) // 2] ^= 1
     segment.write_bytes(content)
     report = repair(copy, groups=[copy.group(group.name, group.definition) for group in near])
-    assert [said for said in report.repaired if "vectors were made again" in said]
+    assert [message for message in report.repaired if "vectors were made again" in message]
     assert (report.left, copy.latest().check(deep=True)) == ((), [])
     (vector,) = EMBEDDER.embed(["What do builders take?"], kind="query")
     for group in near:
-        found = [one.latest().nearest(group.name, EMBEDDER.name, vector, 9, ANN) for one in (corpus, copy)]
-        assert found[0] == found[1]
+        neighbours = [item.latest().nearest(group.name, EMBEDDER.name, vector, 9, ANN) for item in (corpus, copy)]
+        assert neighbours[0] == neighbours[1]
 
 
 def test_looking_at_structure_only_does_not_see_it_and_at_a_share_of_rows_does(
@@ -196,7 +196,7 @@ def test_a_text_without_a_file_that_was_damaged_goes_and_is_said_to_be_lost(corp
     add_texts(corpus, {"faq": "Rome was not built in a day."}, groups=[corpus.group("near", near)], access=readers)
     changed(corpus, "UPDATE documents SET title = 'x' WHERE text LIKE 'Rome%'")
     report = mended(corpus)
-    assert [said for said in report.left if "'text:faq' was damaged and could not be read again" in said]
+    assert [message for message in report.left if "'text:faq' was damaged and could not be read again" in message]
     assert "Rome" not in repr(answers(corpus))
 
 
@@ -213,8 +213,8 @@ def flipped_pages(corpus: Corpus, page: int) -> None:
 
 def root_page(corpus: Corpus, name: str) -> int:
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
-        found: int = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
-        return found
+        count: int = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+        return count
 
 
 @pytest.mark.slow
@@ -226,13 +226,13 @@ def test_a_page_that_cannot_be_read_is_mended_from_the_folder(notes: Path, fast_
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     shutil.rmtree(notes / "secret")
     sync(notes, corpus, groups=[corpus.group("sentence"), corpus.group("near", near)])
-    before = answers(corpus)
+    previous_answers = answers(corpus)
     copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
     flipped_pages(copy, root_page(corpus, table))
     report = mended(copy)
     assert "it was written again from the rows that could be read" in report.repaired[0]
     assert report.left == ()
-    assert answers(copy) == before
+    assert answers(copy) == previous_answers
     assert copy.latest().check(deep=True) == []
 
 
@@ -241,12 +241,12 @@ def test_a_file_of_unknown_readers_keeps_no_other_file_from_being_read_again(not
     corpus = Corpus(str(fast_folder / "a.spolia"))
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     sync(notes, corpus, groups=[corpus.group("sentence"), corpus.group("near", near)], access=readers)
-    before = answers(corpus)
+    previous_answers = answers(corpus)
     (notes / "new.txt").write_text("Nobody has said who may read this.")
     flipped_pages(corpus, root_page(corpus, "sources"))
     report = mended(corpus)
-    assert [said for said in report.left if "'new.txt'" in said] == list(report.left)
-    assert answers(corpus) == before
+    assert [message for message in report.left if "'new.txt'" in message] == list(report.left)
+    assert answers(corpus) == previous_answers
 
 
 @pytest.mark.slow
@@ -256,7 +256,9 @@ def test_a_damaged_file_of_unknown_readers_is_named_once(notes: Path, fast_folde
     sync(notes, corpus, groups=[corpus.group("near", near)], access=readers)
     flipped_pages(corpus, root_page(corpus, "documents"))
     report = mended(corpus)
-    assert [sum(name in said for said in report.left) for name in ("stones.txt", "tides.md", "treasure.txt")] == [1] * 3
+    assert [sum(name in message for message in report.left) for name in ("stones.txt", "tides.md", "treasure.txt")] == [
+        1
+    ] * 3
 
 
 @pytest.mark.slow
@@ -271,14 +273,14 @@ def test_a_database_of_which_nothing_can_be_read_is_left_as_it_is(corpus: Corpus
 
 def test_a_digest_tells_rows_apart_by_each_value() -> None:
     row = ("id", 1, None, b"\0", "text")
-    others = [
+    other_values = [
         ("ie", *row[1:]),
         ("id", 2, *row[2:]),
         (*row[:2], 0, *row[3:]),
         (*row[:3], b"\1", "text"),
         (*row[:4], "t"),
     ]
-    assert len({row_digest(one) for one in (row, *others)}) == 6
+    assert len({row_digest(item) for item in (row, *other_values)}) == 6
 
 
 def test_every_table_but_those_of_vectors_is_guarded(corpus: Corpus) -> None:
@@ -316,7 +318,7 @@ def test_a_byte_of_the_log_that_changed_is_found(ahead: Corpus, place: int) -> N
     content[place] ^= 0x10
     path.write_bytes(content)
     assert "so that what was committed" in log_damage(Path(ahead.path) / "corpus.db")
-    assert [said for said in ahead.backend.row_problems() if "corpus.db-wal" in said]
+    assert [message for message in ahead.backend.row_problems() if "corpus.db-wal" in message]
 
 
 @pytest.mark.slow
@@ -335,7 +337,7 @@ def test_what_a_damaged_log_has_lost_is_read_again_from_the_folder(ahead: Corpus
     content[40] ^= 0x10
     path.write_bytes(content)
     report = repair(ahead, groups=[near_of(ahead)])
-    assert [said for said in report.repaired if "corpus.db-wal" in said]
+    assert [message for message in report.repaired if "corpus.db-wal" in message]
     assert ahead.latest().check(deep=True) == []
 
 
@@ -381,10 +383,10 @@ def test_a_store_of_a_newer_version_is_refused_and_one_whose_number_changed_is_m
     with closing(sqlite3.connect(database)) as connection:
         connection.execute(change)
         connection.execute("PRAGMA user_version = 99")
-    before = database.read_bytes()
+    previous_content = database.read_bytes()
     with pytest.raises(StoreTooNew, match="schema 99"):
         repair(corpus)
-    assert database.read_bytes() == before
+    assert database.read_bytes() == previous_content
 
 
 def test_a_file_is_refused_as_no_store(tmp_path: Path) -> None:
@@ -420,13 +422,13 @@ def test_a_repair_says_that_vectors_were_dropped_and_made_again(tmp_path: Path, 
     segment.write_bytes(content[:100] + b"XXXX" + content[104:] if damage == "changed" else content[:50])
     if damage == "gone":
         segment.unlink()
-    (found,) = [said for said in corpus.latest().check() if "vector segment" in said]
-    assert "Write" not in found
+    (result,) = [message for message in corpus.latest().check() if "vector segment" in message]
+    assert "Write" not in result
     report = repair(corpus, groups=groups)
-    cause, made = report.repaired
+    cause, instance = report.repaired
     assert cause.startswith(f"The vector segment {segment} ")
     assert cause.endswith(". Its 2 vectors were dropped.")
-    assert made == "Group 'near': 2 vectors were made again."
+    assert instance == "Group 'near': 2 vectors were made again."
     assert (report.left, "STORE" in cause, cause.count(str(segment))) == ((), False, 1)
 
 

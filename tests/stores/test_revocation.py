@@ -33,24 +33,26 @@ def shown(corpus: Corpus) -> list[str]:
     """What a search for the secret shows, its relatives, and what is read by name."""
     snapshot = corpus.snapshot()
     ranking = BM25(corpus.group(), 10)(Query("treasure temples"))
-    return sorted({node.text for node in ranking.nodes} | {one.text for one in snapshot.documents(frozenset({"ann"}))})
+    return sorted(
+        {node.text for node in ranking.nodes} | {document.text for document in snapshot.documents(frozenset({"ann"}))}
+    )
 
 
 def readers(corpus: Corpus, *names: str) -> None:
     with corpus.writer() as writer:
-        (document,) = [found for found in writer.documents() if "treasure" in found.text]
+        (document,) = [found_document for found_document in writer.documents() if "treasure" in found_document.text]
         writer.set_readers(document, names)
 
 
 def test_a_run_under_way_reads_no_more_and_then_again(corpus: Corpus) -> None:
     with Run(principal="ann"):
-        before, at = shown(corpus), corpus.snapshot()
-        assert any("treasure" in text for text in before)
+        previous_texts, snapshot = shown(corpus), corpus.snapshot()
+        assert any("treasure" in text for text in previous_texts)
         readers(corpus, "bob")
-        assert shown(corpus) == [text for text in before if "treasure" not in text]
-        assert corpus.snapshot() is at, "it is still the same generation"
+        assert shown(corpus) == [text for text in previous_texts if "treasure" not in text]
+        assert corpus.snapshot() is snapshot, "it is still the same generation"
         readers(corpus, "ann", "bob")
-        assert shown(corpus) == before
+        assert shown(corpus) == previous_texts
 
 
 def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
@@ -60,7 +62,7 @@ def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
     readers(corpus, "bob")
     assert parents(snapshot, [node.but(parent=node.document)], ann) == {}
     assert snapshot.numbered_nodes(node.document, "chunk", 0, 9, ann) == []
-    assert node.id not in {found.id for found in snapshot.all_nodes("chunk", ann)}
+    assert node.id not in {found_node.id for found_node in snapshot.all_nodes("chunk", ann)}
     for read in (snapshot.node, snapshot.document):
         with pytest.raises(StoreError, match="no readable"):
             read(node.id if read == snapshot.node else node.document, ann)
@@ -68,37 +70,37 @@ def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
 
 def test_whoever_comes_to_a_list_reads_with_the_next_run(corpus: Corpus) -> None:
     bob = frozenset({"bob"})
-    before = corpus.snapshot()
+    previous_snapshot = corpus.snapshot()
     readers(corpus, "ann", "bob")
-    assert not [one for one in before.documents(bob) if "treasure" in one.text]
-    assert [one for one in corpus.snapshot().documents(bob) if "treasure" in one.text]
+    assert not [document for document in previous_snapshot.documents(bob) if "treasure" in document.text]
+    assert [document for document in corpus.snapshot().documents(bob) if "treasure" in document.text]
 
 
 def test_text_that_another_took_the_place_of_has_the_readers_of_that(corpus: Corpus) -> None:
     ann = frozenset({"ann"})
-    before = corpus.snapshot()
+    previous_snapshot = corpus.snapshot()
     with corpus.writer() as writer:
         put(writer, SECRET, "Only bob may read where it was buried.", ("bob",))
         put(writer, "a.txt", "Carsten Olsen moved.")
         add_missing_vectors(writer)
-    texts = [document.text for document in before.documents(ann)]
+    texts = [document.text for document in previous_snapshot.documents(ann)]
     assert not [text for text in texts if "treasure" in text]
     assert [text for text in texts if "bridges" in text], "a list that nobody changed holds"
 
 
 def test_what_was_deleted_had_its_last_list(corpus: Corpus) -> None:
-    before = corpus.snapshot()
+    previous_snapshot = corpus.snapshot()
     with corpus.writer() as writer:
         writer.remove(SECRET)
-    assert [one for one in before.documents(frozenset({"ann"})) if "treasure" in one.text]
-    assert before.fingerprint == f"{before.open_store.uuid}@{before.version}"
+    assert [document for document in previous_snapshot.documents(frozenset({"ann"})) if "treasure" in document.text]
+    assert previous_snapshot.fingerprint == f"{previous_snapshot.open_store.uuid}@{previous_snapshot.version}"
 
 
 def test_no_cache_shows_it(corpus: Corpus) -> None:
     search = Kept(corpus.group(), 10)
     with Run(principal="ann", cache=Cache()):
         assert len(search(Query("treasure")).hits) == 1
-        before = corpus.fingerprint()
+        previous_fingerprint = corpus.fingerprint()
         readers(corpus, "bob")
-        assert corpus.fingerprint() != before, "no result that was kept is taken"
+        assert corpus.fingerprint() != previous_fingerprint, "no result that was kept is taken"
         assert search(Query("treasure")).hits == ()

@@ -48,18 +48,18 @@ def test_what_no_kept_generation_shows_is_gone(corpus: Corpus) -> None:
         corpus.snapshot()
     assert len(list((Path(corpus.path) / "lexical" / "chunk").iterdir())) == 2
     assert len(list((Path(corpus.path) / "pins").iterdir())) == 2
-    kept = corpus.snapshot().open_store.rows("SELECT text FROM documents WHERE text LIKE 'Carsten%'")
-    assert [text for (text,) in kept] == ["Carsten Olsen, version 2", "Carsten Olsen, version 3"]
+    rows = corpus.snapshot().open_store.rows("SELECT text FROM documents WHERE text LIKE 'Carsten%'")
+    assert [text for (text,) in rows] == ["Carsten Olsen, version 2", "Carsten Olsen, version 3"]
 
 
 @pytest.mark.slow
 def test_a_run_sees_one_generation(corpus: Corpus) -> None:
     with Run():
-        before = corpus.fingerprint()
+        previous_fingerprint = corpus.fingerprint()
         sync(corpus, SECOND)
-        assert corpus.fingerprint() == before
+        assert corpus.fingerprint() == previous_fingerprint
         assert corpus.snapshot() is corpus.snapshot()
-    assert corpus.fingerprint() != before
+    assert corpus.fingerprint() != previous_fingerprint
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
 ) -> None:
     leased = type(corpus.backend).lease
 
-    def late(store: Any, generation: int) -> Lease | None:
+    def lease_late(store: Any, generation: int) -> Lease | None:
         if generation == 1:
             for number in range(3):
                 with corpus.writer() as writer:
@@ -136,7 +136,7 @@ def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
                     add_missing_vectors(writer)
         return leased(store, generation)
 
-    monkeypatch.setattr(type(corpus.backend), "lease", late)
+    monkeypatch.setattr(type(corpus.backend), "lease", lease_late)
     assert corpus.snapshot().generation == 4
     assert corpus.snapshot().check() == []
 

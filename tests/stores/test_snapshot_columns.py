@@ -86,7 +86,7 @@ class History:
                 self.change(writer, *change)
 
     def change(self, writer: Writer, kind: object, *said: object) -> None:
-        there = writer.sources()
+        sources = writer.sources()
         if kind == "declare":
             (schema,) = said
             assert isinstance(schema, Schema)
@@ -95,7 +95,7 @@ class History:
             self.rebuild(writer, str(said[0]))
         elif kind == "put":
             self.put(writer, *said)  # type: ignore[arg-type]
-        elif (row := there.get(str(said[0]))) is not None:
+        elif (row := sources.get(str(said[0]))) is not None:
             self.change_source(writer, kind, row, said[-1])
 
     def put(self, writer: Writer, name: str, meta: Meta, owns: list[Meta], who: tuple[str, ...]) -> None:
@@ -133,8 +133,8 @@ class History:
                 snapshot.allowed("chunk", ASKERS[1], asked)
             expected = seen(snapshot, expected_of)
             self.held = [*self.held[-1:], (snapshot, expected)]
-            for each, then in self.held:
-                assert seen(each, found_by) == then
+            for item, then in self.held:
+                assert seen(item, found_by) == then
         with columns_of_index(not by_index):
             fresh = latest_snapshot(OpenStore(self.corpus.backend))
             assert seen(fresh, found_by) == expected
@@ -159,10 +159,10 @@ def _nodes(document: Document, owns: Sequence[Meta]) -> Iterator[Node]:
             yield Node(id, document.text, document.id, group, number=number, meta=document.meta + own)
 
 
-def seen(snapshot: Snapshot, how: object) -> dict[object, set[str]]:
-    assert callable(how)
+def seen(snapshot: Snapshot, options: object) -> dict[object, set[str]]:
+    assert callable(options)
     return {
-        (group, asker, filter): how(snapshot, group, asker, filter)
+        (group, asker, filter): options(snapshot, group, asker, filter)
         for group in GROUPS
         for asker in ASKERS
         for filter in (None, *FILTERS)
@@ -185,7 +185,7 @@ def expected_of(snapshot: Snapshot, group: str, asker: frozenset[str], filter: C
     for row in snapshot.sources().values():
         own = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
         files[row.document] = files.get(row.document, ()) + own
-    documents = {found.id: found.meta for found in snapshot.documents(frozenset().union(*ASKERS))}
+    documents = {document.id: document.meta for document in snapshot.documents(frozenset().union(*ASKERS))}
 
     def accepts(meta: Meta) -> bool:
         return filter is None or filter.accepts(snapshot.schema.record(meta))
@@ -208,8 +208,8 @@ def holds(corpus: Corpus, history: Sequence[Look]) -> None:
         for group in GROUPS:
             writer.define(group, Manifest(group))
         writer.declare(SCHEMAS[0])
-    for made, condition, by_index in history:
-        run.publish(made)
+    for instance, condition, by_index in history:
+        run.publish(instance)
         run.look(condition, by_index)
 
 
@@ -249,17 +249,17 @@ def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch:
     with run.corpus.writer() as writer:
         writer.remove("3")
         run.put(writer, "4", (("lang", "en"),), [(("year", 7),)], ())
-    asked, rows = list[int](), OpenStore.rows
+    numbers, rows = list[int](), OpenStore.rows
 
-    def counted(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
-        found = rows(store, statement, values)
-        asked.append(len(found))
-        return found
+    def count_calls(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
+        found_rows = rows(store, statement, values)
+        numbers.append(len(found_rows))
+        return found_rows
 
-    monkeypatch.setattr(OpenStore, "rows", counted)
+    monkeypatch.setattr(OpenStore, "rows", count_calls)
     allowed = run.corpus.snapshot().allowed("chunk", frozenset(), filter)
     assert allowed.count == 48
-    assert 0 < sum(asked) < 20, "as many as changed, not as many as there are"
+    assert 0 < sum(numbers) < 20, "as many as changed, not as many as there are"
 
 
 def test_a_filter_decodes_its_own_field_only_and_nothing_with_a_column(
@@ -273,28 +273,28 @@ def test_a_filter_decodes_its_own_field_only_and_nothing_with_a_column(
         for number in range(20):
             run.put(writer, f"{number}", (("lang", "en"), ("year", number % 5)), [()], ())
     decoded, decode = list[int](), records._decode
-    asked, rows = list[str](), OpenStore.rows
+    texts, rows = list[str](), OpenStore.rows
 
-    def counted(text: str, at: int) -> Any:
+    def count_calls(text: str, at: int) -> Any:
         decoded.append(at)
         return decode(text, at)
 
     def noted(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
-        asked.append(statement)
+        texts.append(statement)
         return rows(store, statement, values)
 
-    monkeypatch.setattr(records, "_decode", counted)
+    monkeypatch.setattr(records, "_decode", count_calls)
     monkeypatch.setattr(OpenStore, "rows", noted)
     snapshot, filter, lists = run.corpus.snapshot(), where(year=3), {sql.DOCUMENT_METADATA, sql.OWN_METADATA, sql.FILES}
     assert len(snapshot.search("chunk", "tide", 9, frozenset(), filter)) == 4
-    assert not {sql.RECORDS, *lists} & {*asked}, "a search by words asks the index alone"
+    assert not {sql.RECORDS, *lists} & {*texts}, "a search by words asks the index alone"
     assert snapshot.allowed("chunk", frozenset(), filter).count == 4
-    assert not lists & {*asked}
+    assert not lists & {*texts}
     assert decoded == []
     with columns_of_index(False):
         assert latest_snapshot(OpenStore(run.corpus.backend)).allowed("chunk", frozenset(), filter).count == 4
     assert len(decoded) == 5, "as often as there are different metadata, and once in each"
-    assert lists & {*asked} == {sql.DOCUMENT_METADATA}
+    assert lists & {*texts} == {sql.DOCUMENT_METADATA}
 
 
 def test_the_masks_stay_where_nothing_of_the_group_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

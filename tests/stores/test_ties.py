@@ -37,11 +37,11 @@ def stored(path: Path, names: Sequence[str]) -> Corpus:
     return corpus
 
 
-def found(corpus: Corpus, by: str, top_k: int) -> list[str]:
+def found(corpus: Corpus, text: str, top_k: int) -> list[str]:
     snapshot = corpus.snapshot()
-    if by == "words":
+    if text == "words":
         keys = snapshot.search("chunk", "moon", top_k, NOBODY)
-    elif by == "dense":
+    elif text == "dense":
         keys = snapshot.nearest("chunk", "dense", np.array([1.0, 0.0], np.float32), top_k, NOBODY)
     else:
         (keys,) = snapshot.nearest_sparse("chunk", "sparse", SparseRows.from_weights([{7: 1.0}]), top_k, NOBODY)

@@ -40,14 +40,14 @@ def fill(folder: Path, count: int) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(count):
         pairs = ((WORDS[number % 12], WORDS[(number + step) % 12]) for step in range(1, 6))
-        (folder / f"{number}.txt").write_text(" ".join(f"The {one} {number} and the {two}." for one, two in pairs))
+        (folder / f"{number}.txt").write_text(" ".join(f"The {item} {number} and the {two}." for item, two in pairs))
 
 
 @pytest.fixture(params=DATABASES, ids=lambda settings: type(settings).__name__)
 def settings(request: pytest.FixtureRequest) -> Database:
-    found: Database = request.param
-    pytest.importorskip(found.module)
-    return found
+    database: Database = request.param
+    pytest.importorskip(database.module)
+    return database
 
 
 def group_of(corpus: Corpus, index: IndexSettings, name: str = "sentence") -> NodeGroup:
@@ -82,19 +82,21 @@ def test_a_database_gets_the_vectors_that_take_the_place_of_others(tmp_path: Pat
     sync(folder, corpus, groups=[group_of(corpus, settings)])
     texts = {node.text: node.number for node in corpus.snapshot().all_nodes("sentence") if node.uri == "3.txt"}
     databases = ExternalIndexes(Path(corpus.path), corpus.backend.connect_for_reading(), corpus.latest().manifests)
-    ((manifest, how, _),) = databases.indexed
-    for other in ("Once ", "And again "):
-        vectors = EMBEDDER.embed([f"{other}{number}" for number in texts.values()], kind="passage")
+    ((manifest, options, _),) = databases.indexed
+    for other_text in ("Once ", "And again "):
+        vectors = EMBEDDER.embed([f"{other_text}{number}" for number in texts.values()], kind="passage")
         with corpus.writer() as writer:
             writer.replace_vectors(EMBEDDER.name, list(map(hash_of, texts)), [vectors])
         keys = [key for key, _ in found_keys(corpus, vectors)]
         with databases._open_index(*databases.indexed[0]) as index:
             near = [row[0] for row in index.search(vectors, 1)]
         assert ([key for key, _ in near], [round(score, 5) for _, score in near]) == (keys, [1.0] * len(keys))
-        databases._unsure_file(manifest, how).touch()  # the next writer compares all keys, as after a kill
+        databases._unsure_file(manifest, options).touch()  # the next writer compares all keys, as after a kill
     with databases._open_index(*databases.indexed[0]) as index:
         index.add(keys, EMBEDDER.embed(["never published"] * len(keys), kind="passage"))
-    databases._unsure_file(manifest, how).write_text(REPLACES)  # as a writer leaves it that was killed while replacing
+    databases._unsure_file(manifest, options).write_text(
+        REPLACES
+    )  # as a writer leaves it that was killed while replacing
     (folder / "more.txt").write_text("One more.")
     sync(folder, corpus, groups=[group_of(corpus, settings)])
     with databases._open_index(*databases.indexed[0]) as index:

@@ -105,10 +105,10 @@ def test_sparse_vectors_go_the_same_way(taking: SegmentWriter, monkeypatch: pyte
         taking.flush()
     sizes = list(taking.connection.execute(sql.SEGMENTS_OF, ("splade",)))
     assert [(row[1], row[2]) for row in sizes] == [(0, 5)]  # joined twice
-    found = {}
+    result = {}
     for hash, row in taking.connection.execute(sql.VECTOR_ROWS, ("splade", sizes[0][0])):
-        found[hash] = open_any(segment_path(taking.store, "splade", sizes[0][0])).rows.weights_of(row)  # type: ignore[union-attr]
-    assert found == dict(zip(hashes(5), texts, strict=True))
+        result[hash] = open_any(segment_path(taking.store, "splade", sizes[0][0])).rows.weights_of(row)  # type: ignore[union-attr]
+    assert result == dict(zip(hashes(5), texts, strict=True))
     with pytest.raises(StoreError, match="2 hashes came with 1 sparse vectors"):
         taking.add_sparse("splade", hashes(2), SparseRows.from_weights([{}]))
     with pytest.raises(StoreError, match="'splade' gave dense vectors, where it has sparse ones"):
@@ -143,18 +143,18 @@ def test_joining_comes_to_rest_with_few_segments(counts: list[int], above: int |
 
 def test_a_growing_store_writes_each_row_some_few_times() -> None:
     rows: dict[int, int] = {}
-    written = graphed = total = 0
+    count = graphed = total = 0
     for number in range(1, 2_001):
         rows[number * 10] = 500
         total += 500
         for group in plan_joins(rows, 20_000, small=4_096, many=16):
             size = sum(rows.pop(old) for old in group)
             rows[number * 10 + 1] = size
-            written += size
+            count += size
             graphed += size if size >= 20_000 else 0
     assert sum(rows.values()) == total == 1_000_000
     assert len(rows) < 40
-    assert written < 10 * total
+    assert count < 10 * total
     assert graphed < 6 * total
 
 
@@ -171,8 +171,8 @@ def large(fast_folder: Path) -> Corpus:
         writer.define("line", Manifest("line", "lines", "1", embeddings=(Manifested(EMBEDDER, DIMENSION),)))
         for number in range(5):
             put_lines(writer, number)
-        found = [hash for hash, _ in writer.unembedded("line", EMBEDDER)]
-        writer.add_vectors(EMBEDDER, found, drawn(len(found), DIMENSION))
+        result = [hash for hash, _ in writer.unembedded("line", EMBEDDER)]
+        writer.add_vectors(EMBEDDER, result, drawn(len(result), DIMENSION))
     return corpus
 
 
@@ -209,9 +209,9 @@ def test_a_graph_is_used_as_soon_as_it_is_built(large: Corpus, monkeypatch: pyte
     assert len(noted) == 1
     assert "is not built yet" in noted[0]
     build(large)
-    found = search.search(queries, 10, allowed)
+    hits = search.search(queries, 10, allowed)
     assert len(noted) == 1
-    assert [len(each) for each in found] == [10, 10, 10]
+    assert [len(ranking) for ranking in hits] == [10, 10, 10]
     assert isinstance(search, GraphSearch)
     assert search.graphs[0]() is searched(large, SETTINGS)[0].graphs[0]()  # type: ignore[attr-defined]
 
@@ -230,7 +230,7 @@ def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: py
     for _ in range(2):
         assert search.search(queries, 10, allowed) == searched(large, Exact())[0].search(queries, 10, allowed)
     assert len(noted) == 2
-    assert all("its checksum differs" in said for said in noted)
+    assert all("its checksum differs" in message for message in noted)
     path.unlink()
     build(large)
     assert path.read_bytes() == content
@@ -239,18 +239,22 @@ def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: py
 @pytest.mark.slow
 def test_nodes_that_were_removed_are_not_found(large: Corpus) -> None:
     build(large)
-    before, whole = searched(large, SETTINGS)
-    query = before.placed.vectors(before.placed.places[:1])  # the very vector of the first line
-    assert before.search(query, 1, whole)[0][0][0] == whole.keys[0]
+    previous_exact_search, whole = searched(large, SETTINGS)
+    query = previous_exact_search.placed.vectors(
+        previous_exact_search.placed.places[:1]
+    )  # the very vector of the first line
+    assert previous_exact_search.search(query, 1, whole)[0][0][0] == whole.keys[0]
     with large.writer() as writer:
         writer.remove("d0")
     search, allowed = searched(large, SETTINGS)
     assert len(allowed.keys) == 4_000
     assert len(search.placed.segments[0]) == 5_000
-    found = search.search(query, 100, allowed)[0]
-    assert len(found) == 100
-    assert not {key for key, _ in found} & set(whole.keys[:1000].tolist())
-    assert before.search(query, 1, whole)[0][0][0] == whole.keys[0]  # an older generation finds what it found
+    hits = search.search(query, 100, allowed)[0]
+    assert len(hits) == 100
+    assert not {key for key, _ in hits} & set(whole.keys[:1000].tolist())
+    assert (
+        previous_exact_search.search(query, 1, whole)[0][0][0] == whole.keys[0]
+    )  # an older generation finds what it found
 
 
 @pytest.mark.slow

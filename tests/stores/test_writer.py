@@ -46,15 +46,15 @@ def files(corpus: Corpus) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)  # it looks at files
 def test_the_same_again_writes_nothing_and_embeds_nothing(corpus: Corpus) -> None:
-    before, generation = files(corpus), corpus.snapshot().generation
+    previous_texts, generation = files(corpus), corpus.snapshot().generation
     assert sync(corpus, FIRST) == 0
     assert corpus.snapshot().generation == generation
-    after = files(corpus)
-    assert {path for path in before if not path.endswith(("-wal", "-shm"))} == {
-        path for path in after if not path.endswith(("-wal", "-shm"))
+    later_texts = files(corpus)
+    assert {path for path in previous_texts if not path.endswith(("-wal", "-shm"))} == {
+        path for path in later_texts if not path.endswith(("-wal", "-shm"))
     }
-    assert {path: after[path] for path in before if not path.endswith("-shm")} == {
-        path: before[path] for path in before if not path.endswith("-shm")
+    assert {path: later_texts[path] for path in previous_texts if not path.endswith("-shm")} == {
+        path: previous_texts[path] for path in previous_texts if not path.endswith("-shm")
     }
 
 
@@ -64,9 +64,9 @@ def test_a_moved_file_keeps_its_nodes_and_its_index(corpus: Corpus) -> None:
     keys = snapshot.search("chunk", "temples", 10, NOBODY)
     with corpus.writer() as writer:
         writer.move("b.txt", source_of("far/away.txt", FIRST["b.txt"]))
-    after = corpus.snapshot()
-    assert after.search("chunk", "temples", 10, NOBODY) == keys
-    assert after.indexes == snapshot.indexes
+    later_snapshot = corpus.snapshot()
+    assert later_snapshot.search("chunk", "temples", 10, NOBODY) == keys
+    assert later_snapshot.indexes == snapshot.indexes
     assert found(corpus, "temples") == ["far/away.txt"]
 
 
@@ -168,31 +168,31 @@ def test_vectors_that_cannot_be_are_refused(
 
 @pytest.mark.slow
 def test_another_manifest_is_refused_naming_both_sides(corpus: Corpus) -> None:
-    other = MANIFEST.but(
+    other_manifest = MANIFEST.but(
         embeddings=(GroupEmbedding("MiniLM@53aa", 384),),
         transform="SlidingWindow(size=200)",
         analyzer=Analyzer(stem="german"),
     )
     with corpus.writer() as writer:
         with pytest.raises(ManifestMismatch) as refused:
-            writer.define("chunk", other)
+            writer.define("chunk", other_manifest)
         with pytest.raises(StoreError, match="Write the same name twice"):
             writer.define("page", MANIFEST)
-    for said in (
+    for message in (
         "'hashing embedder/1' (cosine",
         "'MiniLM@53aa' (cosine",
         "'Lines()' there",
         'analyzer.stem: "english" there, "german" here',
         "rebuild=True",
     ):
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
 
 @pytest.mark.slow
 def test_a_rebuild_is_seen_only_when_it_is_published(corpus: Corpus) -> None:
-    other = MANIFEST.but(transform="Words()", analyzer=Analyzer(stem=""))
+    other_manifest = MANIFEST.but(transform="Words()", analyzer=Analyzer(stem=""))
     with corpus.writer() as writer:
-        writer.redefine("chunk", other)
+        writer.redefine("chunk", other_manifest)
         assert {lack.reason for lack in writer.unmade()} == {NOT_YET}
         assert found(corpus, "temple") == ["b.txt"]
         for uri, text in FIRST.items():
@@ -204,7 +204,7 @@ def test_a_rebuild_is_seen_only_when_it_is_published(corpus: Corpus) -> None:
         add_missing_vectors(writer)
     assert found(corpus, "temple") == []
     assert found(corpus, "temples") == ["b.txt"]
-    assert corpus.snapshot().manifest("chunk") == other
+    assert corpus.snapshot().manifest("chunk") == other_manifest
     assert corpus.snapshot().check() == []
 
 
@@ -220,8 +220,8 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
     assert len(snapshot.search("whole page", "zeppelin balloon", 10, NOBODY)) == 1
     assert len(snapshot.search("chunk", "zeppelin balloon", 10, NOBODY)) == 2
     assert snapshot.groups() == ("chunk", "whole page")
-    (said,) = snapshot.check()
-    assert said.startswith("group 'whole page': 4 documents were not made yet: a.txt, also.txt, b.txt and 1 more.")
+    (message,) = snapshot.check()
+    assert message.startswith("group 'whole page': 4 documents were not made yet: a.txt, also.txt, b.txt and 1 more.")
 
 
 @pytest.mark.slow
@@ -256,7 +256,7 @@ def test_nodes_are_not_added_to_a_document_that_has_gone_since_it_was_put(corpus
             writer.add_nodes(document, nodes)
         writer.put_document(document, (), source_of("new.txt", document.text))
         writer.set_readers(document, ["ann"])
-        (labelled,) = (one for one in writer.documents() if one.id == document.id)
+        (labelled,) = (item for item in writer.documents() if item.id == document.id)
         writer.add_nodes(labelled, [node.but(readers=("ann",)) for node in nodes])
         add_missing_vectors(writer)
     assert found(corpus, "short life") == []
@@ -278,11 +278,11 @@ def test_of_changes_that_are_taken_back_together_nothing_stays(corpus: Corpus) -
         with corpus.writer() as writer, pytest.raises(StoreError, match="spans 0 to 10000"):
             change(writer)
 
-    before = corpus.snapshot().generation
+    previous_generation = corpus.snapshot().generation
     with pytest.raises(StoreError, match="has ended"):
         commit()
     assert found(corpus, "whole commit") == []
-    assert corpus.snapshot().generation == before
+    assert corpus.snapshot().generation == previous_generation
     with corpus.writer() as writer:
         put(writer, "new.txt", "A whole commit.")
         add_missing_vectors(writer)

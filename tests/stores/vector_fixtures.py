@@ -24,10 +24,10 @@ def drawn(rows: int, dimension: int, seed: int = 0, *, unit: bool = True) -> Vec
     """float32[rows, dimension] around some centres, as texts lie around topics."""
     draw = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(40, dimension))
-    found = centres[draw.integers(0, 40, rows)] + draw.normal(size=(rows, dimension))
+    points = centres[draw.integers(0, 40, rows)] + draw.normal(size=(rows, dimension))
     if unit:
-        found /= np.linalg.norm(found, axis=1, keepdims=True)
-    return found.astype(np.float32)
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+    return points.astype(np.float32)
 
 
 def kept(store: Path, *parts: Vectors) -> list[Path]:
@@ -65,19 +65,23 @@ def compared(
     metric: Metric, queries: Vectors, vectors: Vectors, allowed: Allowed, top_k: int
 ) -> list[list[tuple[int, float]]]:
     """What searching should find: every allowed vector compared, formula by formula."""
-    found = []
+    results = []
     for query in queries.astype(np.float64):
         if metric == "euclidean":
             scores = -np.linalg.norm(vectors.astype(np.float64) - query, axis=1)
         else:
             length = np.linalg.norm(query) if metric == "cosine" else 1.0
             scores = vectors.astype(np.float64) @ (query / (length or 1.0))
-        order = [at for at in np.lexsort((allowed.keys, -scores)) if allowed.mask is None or allowed.mask[at]]
-        found.append([(int(allowed.keys[at]), float(scores[at])) for at in order[:top_k]])
-    return found
+        order = [
+            position
+            for position in np.lexsort((allowed.keys, -scores))
+            if allowed.mask is None or allowed.mask[position]
+        ]
+        results.append([(int(allowed.keys[position]), float(scores[position])) for position in order[:top_k]])
+    return results
 
 
-def recall(found: list[list[tuple[int, float]]], right: list[list[tuple[int, float]]]) -> float:
+def recall(rankings: list[list[tuple[int, float]]], right: list[list[tuple[int, float]]]) -> float:
     """Share of the right keys that were found."""
-    pairs = list(zip(found, right, strict=True))
+    pairs = list(zip(rankings, right, strict=True))
     return sum(len(dict(a).keys() & dict(b).keys()) for a, b in pairs) / sum(len(b) for _, b in pairs)

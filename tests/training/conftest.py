@@ -20,19 +20,21 @@ def write_world(folder: Path, chains: int = 60) -> Path:
     """Passages on people, towns and rivers. A question names a person, and asks for what stands with the river."""
     folder.mkdir(parents=True, exist_ok=True)
     passages, questions = [], []
-    for at in range(chains):
-        name = f"{SOUNDS[at % 10]}{SOUNDS[at // 10].lower()}"
+    for index in range(chains):
+        name = f"{SOUNDS[index % 10]}{SOUNDS[index // 10].lower()}"
         person, town, river = f"Oda {name}son", f"{name}burg", f"{name} Water"
         lines = {
             "person": (person, f"The painter {person} was born in {town} and painted many portraits."),
             "town": (town, f"A market town with an old bridge over {river} and a church."),
-            "river": (river, f"A stream of the lowlands, {at + 3} miles long, known for its trout."),
+            "river": (river, f"A stream of the lowlands, {index + 3} miles long, known for its trout."),
         }
         for kind, (title, text) in lines.items():
-            passages.append({"id": f"{kind}{at}", "title": title, "text": text})
-        asked = f"How long is the water in the town where {person} was born?"
-        gold = [f"{kind}{at}" for kind in lines]
-        questions.append({"id": f"q{at}", "question": asked, "answers": [f"{at + 3} miles"], "gold_ids": gold})
+            passages.append({"id": f"{kind}{index}", "title": title, "text": text})
+        asked_text = f"How long is the water in the town where {person} was born?"
+        gold = [f"{kind}{index}" for kind in lines]
+        questions.append(
+            {"id": f"q{index}", "question": asked_text, "answers": [f"{index + 3} miles"], "gold_ids": gold}
+        )
     for name, rows in (("corpus", passages), ("questions", questions)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return folder

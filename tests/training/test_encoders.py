@@ -23,7 +23,7 @@ from spolia.post_retrieval.compression import Extractive
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup
-from spolia.training.parts import trainer_of
+from spolia.training.parts import make_trainer
 from spolia.training.trainer import TrainingContext
 from spolia.training.training import Trained, train
 from spolia.types import Item, Query
@@ -48,18 +48,18 @@ RECIPE = TorchRecipe(window=64, batch=8, rate=1e-4, warm_up=2, low_precision=Fal
 def bi_encoder(
     group: NodeGroup, items: list[Item], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[BiEncoderTrainer, Trained]:
-    made = BiEncoderTrainer(group, MiniLM(), depth=8, recipe=RECIPE)
-    return made, train(made, items[:9], tmp_path_factory.mktemp("trained") / "out", kept_apart=items[9:], steps=6)
+    trainer = BiEncoderTrainer(group, MiniLM(), depth=8, recipe=RECIPE)
+    return trainer, train(trainer, items[:9], tmp_path_factory.mktemp("trained") / "out", kept_apart=items[9:], steps=6)
 
 
 def test_onnxruntime_embeds_questions_and_passages_as_torch_does(
     bi_encoder: tuple[BiEncoderTrainer, Trained], items: list[Item]
 ) -> None:
-    made, found = bi_encoder
-    embedder = TunedMiniLM(tuned=found.weights, part=BI_ENCODER)
+    instance, result = bi_encoder
+    embedder = TunedMiniLM(tuned=result.weights, part=BI_ENCODER)
     texts = [items[0].question, "A market town with an old bridge.", ""]
     with torch.no_grad():
-        expected = made.embedded(texts).numpy()
+        expected = instance.embed_texts(texts).numpy()
     for kind in ("query", "passage"):
         assert np.abs(embedder.embed(texts, kind=kind) - expected).max() < 1e-6
         assert np.abs(embedder.embed(texts, kind=kind) - MiniLM().embed(texts, kind=kind)).max() > 1e-3
@@ -68,21 +68,24 @@ def test_onnxruntime_embeds_questions_and_passages_as_torch_does(
 def test_the_score_is_that_of_a_store_indexed_with_it_and_the_store_of_the_training_stays(
     bi_encoder: tuple[BiEncoderTrainer, Trained], group: NodeGroup, small: DataSet, items: list[Item], tmp_path: Path
 ) -> None:
-    made, found = bi_encoder
-    embedder = TunedMiniLM(tuned=found.weights, part=BI_ENCODER)
-    assert [how.embedder for how in group.snapshot().manifest(group.name).embeddings] == [MiniLM().name]
-    assert embedder.name.startswith(f"{MiniLM().name}+{found.sha256[:8]}")
+    instance, result = bi_encoder
+    embedder = TunedMiniLM(tuned=result.weights, part=BI_ENCODER)
+    assert [embedding.embedder for embedding in group.snapshot().manifest(group.name).embeddings] == [MiniLM().name]
+    assert embedder.name.startswith(f"{MiniLM().name}+{result.sha256[:8]}")
     assert decode(encode(embedder), Embedder) == embedder
-    assert found.flow == Dense(group, embedder)
+    assert result.flow == Dense(group, embedder)
     with pytest.raises(ManifestMismatch):
-        found.flow(Query(items[0].question))
-    scored, whole = made.scored(found.weights), Dense(index_passages(small, embedder, folder=tmp_path), embedder)
+        result.flow(Query(items[0].question))
+    scored, whole = (
+        instance.scored_flow(result.weights),
+        Dense(index_passages(small, embedder, folder=tmp_path), embedder),
+    )
     for item in items:
-        here, there = scored(Query(item.question)), whole(Query(item.question))
-        assert [hit.node.id for hit in here] == [hit.node.id for hit in there]
-        assert [hit.score for hit in here] == pytest.approx([hit.score for hit in there], abs=1e-6)
-    assert found.card["score"]["n"] == 3
-    losses = [point["loss"] for point in found.card["curve"]]
+        here, target = scored(Query(item.question)), whole(Query(item.question))
+        assert [hit.node.id for hit in here] == [hit.node.id for hit in target]
+        assert [hit.score for hit in here] == pytest.approx([hit.score for hit in target], abs=1e-6)
+    assert result.card["score"]["n"] == 3
+    losses = [point["loss"] for point in result.card["curve"]]
     assert min(losses[-2:]) < losses[0]
 
 
@@ -100,15 +103,15 @@ def test_options_name_what_was_trained(bi_encoder: tuple[BiEncoderTrainer, Train
 def test_passages_of_other_questions_are_negatives_unless_they_are_gold(
     bi_encoder: tuple[BiEncoderTrainer, Trained],
 ) -> None:
-    made, _ = bi_encoder
+    instance, _ = bi_encoder
     rows = [
         Contrast("Who?", "Ann did.", ("A town.",), frozenset(("Ann did.", "Bob helped."))),
         Contrast("Who else?", "Bob helped.", ("A river.",), frozenset(("Bob helped.",))),
     ]
     with torch.no_grad():
-        asked, texts = made.embedded(["Who?", "Who else?"]), ["Ann did.", "A town.", "Bob helped.", "A river."]
-        scores = (asked @ made.embedded(texts).T).double().numpy() / made.temperature
-        loss = float(made.loss(rows))
+        request, texts = instance.embed_texts(["Who?", "Who else?"]), ["Ann did.", "A town.", "Bob helped.", "A river."]
+        scores = (request @ instance.embed_texts(texts).T).double().numpy() / instance.temperature
+        loss = float(instance.loss(rows))
     first = np.exp(scores[0, [0, 1, 3]])  # Bob's passage is gold for the first question too
     second = np.exp(scores[1])
     expected = -(np.log(first[0] / first.sum()) + np.log(second[2] / second.sum())) / 2
@@ -116,13 +119,13 @@ def test_passages_of_other_questions_are_negatives_unless_they_are_gold(
 
 
 def test_what_holds_an_accepted_answer_is_no_negative(group: NodeGroup, items: list[Item]) -> None:
-    made = BiEncoderTrainer(group, MiniLM(), depth=12, recipe=RECIPE)
+    trainer = BiEncoderTrainer(group, MiniLM(), depth=12, recipe=RECIPE)
     partly = items[0].but(gold=items[0].gold[:1])  # the river's passage holds the answer, and is not gold
-    made.prepare([partly], (), 0)
-    found = {text for row in made.rows for text in row.negatives}
-    assert found
-    assert not any("3 miles long" in text for text in found)
-    assert not found & made.rows[0].gold
+    trainer.prepare([partly], (), 0)
+    negatives = {text for row in trainer.rows for text in row.negatives}
+    assert negatives
+    assert not any("3 miles long" in text for text in negatives)
+    assert not negatives & trainer.rows[0].gold
 
 
 def context(group: NodeGroup, **settings: object) -> ContextTrainer:
@@ -139,52 +142,54 @@ def asked(items: list[Item], group: NodeGroup) -> list[Item]:
 def test_a_context_adapter_chooses_the_sentences_that_the_reader_answers_from(
     group: NodeGroup, asked: list[Item], tmp_path: Path
 ) -> None:
-    made = context(group, first=0.6)
-    found = train(made, asked[:8], tmp_path / "out", kept_apart=asked[8:], steps=10, seed=1)
-    score = found.card["score"]
+    trainer = context(group, first=0.6)
+    training = train(trainer, asked[:8], tmp_path / "out", kept_apart=asked[8:], steps=10, seed=1)
+    score = training.card["score"]
     assert (score["untrained"]["mean"], score["trained"]["mean"]) == (0.0, 1.0)
-    assert found.card["curve"][-1]["loss"] < -0.5  # minus the reward of the draws
-    row = made.rows[0]
+    assert training.card["curve"][-1]["loss"] < -0.5  # minus the reward of the draws
+    row = trainer.rows[0]
     with torch.no_grad():
-        scores = made.scores([row])[0]
-    scorer = MiniLMScorer(found.weights, CONTEXT, window=made.recipe.window)
+        scores = trainer.scores([row])[0]
+    scorer = MiniLMScorer(training.weights, CONTEXT, window=trainer.recipe.window)
     expected = scores.double().sigmoid().numpy()
-    texts = [span.of(row.found) for span in row.spans]
+    texts = [span.text_in(row.ranking) for span in row.spans]
     assert np.abs(np.array(scorer.scores(row.item.question, texts)) - expected).max() < 1e-6
-    kept = Extractive(at_least=-1.0, most=1, scorer=scorer)(row.found)
-    assert [node.text for node in kept.nodes] == [texts[made.best(scores)[0]]]
-    again = train(context(group, first=0.6), asked[:8], tmp_path / "b", kept_apart=asked[8:], steps=10, seed=1)
-    assert again.sha256 == found.sha256
+    ranking = Extractive(at_least=-1.0, most=1, scorer=scorer)(row.ranking)
+    assert [node.text for node in ranking.nodes] == [texts[trainer.best_sentences(scores)[0]]]
+    second_training = train(
+        context(group, first=0.6), asked[:8], tmp_path / "b", kept_apart=asked[8:], steps=10, seed=1
+    )
+    assert second_training.sha256 == training.sha256
 
 
 def test_the_reward_makes_what_is_better_than_the_best_likelier(group: NodeGroup, asked: list[Item]) -> None:
-    made = context(group)
-    made.prepare(asked[:2], (), 0)
-    row = made.rows[0]
+    trainer = context(group)
+    trainer.prepare(asked[:2], (), 0)
+    row = trainer.rows[0]
     (right,) = row.holding
-    assert [made.reward(row, [at]) for at in (right, 1 - min(right, 1))] == [1.0, 0.0]
-    wrong = next(at for at in range(len(row.spans)) if at != right)
+    assert [trainer.reward(row, [index]) for index in (right, 1 - min(right, 1))] == [1.0, 0.0]
+    wrong = next(index for index in range(len(row.spans)) if index != right)
     start = torch.zeros(len(row.spans))
     start[wrong] = 0.1  # what would be kept is wrong
     total = torch.zeros_like(start)
     torch.manual_seed(0)
     for _ in range(300):
         scores = start.clone().requires_grad_()
-        loss = made._rewarded(row, scores)
+        loss = trainer._reward_loss(row, scores)
         loss.backward()
         assert scores.grad is not None
         total += scores.grad
     chance = start.softmax(0)
     expected = -chance[right] * (torch.eye(len(start))[right] - chance)  # reward 1 for one of them, and baseline 0
     assert total / 300 == pytest.approx(expected, abs=0.05)
-    assert made._held(row, start).item() == pytest.approx(-float(chance[right].log()))
+    assert trainer._likelihood_loss(row, start).item() == pytest.approx(-float(chance[right].log()))
 
 
 def test_a_killed_training_of_sentences_ends_with_the_same_weights(group: NodeGroup, asked: list[Item]) -> None:
     recipe = RECIPE.but(window=72, batch=2)
     whole, begun, resumed = (context(group, first=0.3, recipe=recipe) for _ in range(3))
-    for one in (whole, begun, resumed):
-        one.prepare(asked[:4], asked[4:6], 0)
+    for item in (whole, begun, resumed):
+        item.prepare(asked[:4], asked[4:6], 0)
     for number in range(3):
         whole.step(number / 3)
     begun.step(0.0)
@@ -203,4 +208,4 @@ def test_passages_without_an_answer_teach_no_choice(group: NodeGroup, items: lis
 @pytest.mark.parametrize(("part", "said"), [("bi-encoder", "trains MiniLM"), ("context", "needs the language model")])
 def test_a_part_names_what_it_lacks(group: NodeGroup, part: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        trainer_of(part, TrainingContext(group))
+        make_trainer(part, TrainingContext(group))

@@ -31,8 +31,8 @@ from spolia.training.flow_classifiers import (
     PairTrainer,
     RouterTrainer,
     VerifierTrainer,
-    answered,
-    sure_from,
+    confident_threshold,
+    try_answer,
 )
 from spolia.training.training import train
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
@@ -53,7 +53,7 @@ class Given(ClassifierTrainer):
         super().__init__(**settings)
         self.given = rows
 
-    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+    def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
         return [row for row in self.given if row.item in {item.id for item in items}]
 
     def untrained(self) -> Operator[Query, Answer]:
@@ -68,50 +68,52 @@ ROWS = [LabelledText(f"q{at}", f"{ASKED[at % 3]} {at}", "", at % 3) for at in ra
 
 
 def prepared(rows: Sequence[LabelledText] = ROWS, **settings: Any) -> Given:
-    made = Given(rows, **settings)
-    made.prepare([Item(row.item, row.question, gold=((row.item[:2],),)) for row in rows], (), 0)
-    return made
+    trainer = Given(rows, **settings)
+    trainer.prepare([Item(row.item, row.question, gold=((row.item[:2],),)) for row in rows], (), 0)
+    return trainer
 
 
 def test_a_share_that_failed_once_is_not_tried_again_at_lower_scores() -> None:
-    rows = [(1 - at / 1000, at >= 40) for at in range(600)]  # the best 40 are wrong, so chance alone could pass later
-    assert sure_from(rows, 0.9) == NEVER
-    assert sure_from([(0.9, True)] * 40 + [(0.5, False)] * 9, 0.9) == 0.9
+    rows = [
+        (1 - index / 1000, index >= 40) for index in range(600)
+    ]  # the best 40 are wrong, so chance alone could pass later
+    assert confident_threshold(rows, 0.9) == NEVER
+    assert confident_threshold([(0.9, True)] * 40 + [(0.5, False)] * 9, 0.9) == 0.9
 
 
 @pytest.mark.parametrize("reply", [" \n", "\n\n", "[9]"])
 def test_a_reply_without_an_answer_is_one_failed_row(reply: str) -> None:
     ranking = search(Query("Who?"))
     reader = Reader(ScriptedModel((("", reply),)))
-    assert answered(reader, ranking) is None
+    assert try_answer(reader, ranking) is None
     with pytest.raises(EmptyReply, match="holds no answer"):
         reader(ranking)
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
 def test_the_gradient_of_three_labels_is_that_of_the_loss(hidden: int) -> None:
-    made = prepared(hidden=hidden)
+    span = prepared(hidden=hidden)
     for _ in range(3):
-        made.step(0.0)
-    _, slopes = made._gradient()
-    draw, values = np.random.default_rng(0), [one for layer in made.layers for one in layer]
+        span.step(0.0)
+    _, slopes = span._compute_gradient()
+    draw, values = np.random.default_rng(0), [item for layer in span.layers for item in layer]
     for value, slope in zip(values, slopes, strict=True):
-        at = (FOLDS, *(int(draw.integers(size)) for size in value.shape[1:]))
-        before, ends = value[at], []
-        for moved in (1e-5, -1e-5):
-            value[at] = before + moved
-            penalty = made.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in made.layers)
-            ends.append(made._gradient()[0] + penalty)
-        value[at] = before
-        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[at], abs=1e-6)
+        position = (FOLDS, *(int(draw.integers(size)) for size in value.shape[1:]))
+        previous_value, ends = value[position], []
+        for shift in (1e-5, -1e-5):
+            value[position] = previous_value + shift
+            penalty = span.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in span.layers)
+            ends.append(span._compute_gradient()[0] + penalty)
+        value[position] = previous_value
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[position], abs=1e-6)
 
 
 def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
-    wrong = [row._replace(label=(row.label + (at > 7)) % 3) for at, row in enumerate(ROWS)]
+    wrong = [row._replace(label=(row.label + (index > 7)) % 3) for index, row in enumerate(ROWS)]
     hot, cold = prepared(wrong, hidden=0, rate=0.3), prepared(hidden=0, rate=0.3)
-    for made in (hot, cold):
+    for span in (hot, cold):
         for _ in range(60):
-            made.step(0.0)
+            span.step(0.0)
     assert np.array(hot.weights()["layers"][0]["weight"]).shape == (len(hot.mean), 2)
     cold.weights()
     assert hot.temperature > 1 > cold.temperature
@@ -119,22 +121,22 @@ def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
 
 
 def test_a_training_that_goes_on_makes_the_weights_of_one_that_was_not_killed() -> None:
-    whole, killed, again = (prepared() for _ in range(3))
-    for at in range(9):
-        whole.step(at / 9)
-    for at in range(4):
-        killed.step(at / 9)
-    again.restore({name: np.array(one) for name, one in killed.state().items()})
-    for at in range(4, 9):
-        again.step(at / 9)
-    assert again.weights() == whole.weights()
+    whole, killed, second_span = (prepared() for _ in range(3))
+    for index in range(9):
+        whole.step(index / 9)
+    for index in range(4):
+        killed.step(index / 9)
+    second_span.restore({name: np.array(item) for name, item in killed.state().items()})
+    for index in range(4, 9):
+        second_span.step(index / 9)
+    assert second_span.weights() == whole.weights()
 
 
 def test_rows_that_teach_nothing_are_refused() -> None:
     with pytest.raises(DataError, match="All 4 rows have the label 'none'"):
         prepared([row for row in ROWS if row.label == 0])
     with pytest.raises(DataError, match="All rows are of one question, or of questions that share gold"):
-        prepared([row._replace(item=f"same{at}") for at, row in enumerate(ROWS)])
+        prepared([row._replace(item=f"same{index}") for index, row in enumerate(ROWS)])
     with pytest.raises(DataError, match="none has the gold that a router classifier learns from"):
         prepared([])
 
@@ -147,18 +149,18 @@ def test_rows_that_teach_nothing_are_refused() -> None:
 
 
 def test_an_input_that_never_varies_has_no_weight() -> None:
-    made = prepared([row._replace(question=f"{row.question} Really") for row in ROWS])
-    assert "did not vary in training and have no weight" in made.notes[1]
-    assert (made.scale == 0).sum() == int(made.notes[1].split()[0])
-    assert not made.rows[:, made.scale == 0].any()
+    instance = prepared([row._replace(question=f"{row.question} Really") for row in ROWS])
+    assert "did not vary in training and have no weight" in instance.notes[1]
+    assert (instance.scale == 0).sum() == int(instance.notes[1].split()[0])
+    assert not instance.rows[:, instance.scale == 0].any()
 
 
 def test_a_question_is_labelled_by_the_cheapest_strategy_that_answers_it_or_by_its_gold() -> None:
     knows = "from what you know(?s:.*)"
     model = ScriptedModel(((f"{knows}Easy", "Right."), (knows, "Nothing."), ("Middle", "Right [1]."), ("", "Wrong.")))
     gold = {"Easy?": 1, "Middle?": 2, "Hard?": 2, "Plain?": 1, "Lost?": 0}
-    items = [Item(name, name, ("right",), tuple((f"{name}{at}",) for at in range(n))) for name, n in gold.items()]
-    rows = RouterTrainer(model, search).labelled([*items, Item("open", "Open?", gold=(("p1",),))], 0)
+    items = [Item(name, name, ("right",), tuple((f"{name}{index}",) for index in range(n))) for name, n in gold.items()]
+    rows = RouterTrainer(model, search).label_items([*items, Item("open", "Open?", gold=(("p1",),))], 0)
     assert {row.item: row.label for row in rows} == {"Easy?": 0, "Middle?": 1, "Hard?": 2, "Plain?": 1}
 
 
@@ -168,14 +170,14 @@ def test_passages_and_pairs_are_labelled_by_gold_and_a_copy_of_gold_is_gold() ->
         texts = {"p1": "Gold.", "p2": "Other.", "p3": "More gold.", "p4": "Gold."}
         return Ranking(query, tuple(Hit(Node(id, text, document=id), 1.0) for id, text in texts.items()))
 
-    one, two = Item("one", "One?", gold=(("p1",),)), Item("two", "Two?", gold=(("p2",), ("p3",)))
-    items, model = [one, two, Item("lost", "Lost?", gold=(("p9",),)), Item("none", "None?")], ScriptedModel(("",))
-    rows = EvaluatorTrainer(model, finds, finds).labelled(items, 0)
+    entry, two = Item("one", "One?", gold=(("p1",),)), Item("two", "Two?", gold=(("p2",), ("p3",)))
+    items, model = [entry, two, Item("lost", "Lost?", gold=(("p9",),)), Item("none", "None?")], ScriptedModel(("",))
+    rows = EvaluatorTrainer(model, finds, finds).label_items(items, 0)
     assert [row.label for row in rows] == [1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0]
-    found: dict[str, list[int]] = {item: [] for item in ("one", "two", "lost")}
-    for row in PairTrainer(model, finds, more=0).labelled(items, 0):
-        found[row.item].append(row.label)
-    assert found == {"one": [0, 0, 1, 0, 0, 0], "two": [0, 0, 0, 1, 0, 0], "lost": [0] * 6}
+    numbers: dict[str, list[int]] = {item: [] for item in ("one", "two", "lost")}
+    for row in PairTrainer(model, finds, more=0).label_items(items, 0):
+        numbers[row.item].append(row.label)
+    assert numbers == {"one": [0, 0, 1, 0, 0, 0], "two": [0, 0, 0, 1, 0, 0], "lost": [0] * 6}
 
 
 def test_strips_of_a_gold_passage_are_relevant_where_they_hold_an_answer() -> None:
@@ -184,9 +186,9 @@ def test_strips_of_a_gold_passage_are_relevant_where_they_hold_an_answer() -> No
         text = "Ann Lee was born here. She sang. He ran. The mill burnt down in May. It rained. They left."
         return Ranking(query, (Hit(Node("p1", text, document="p1"), 1.0),))
 
-    made = EvaluatorTrainer(ScriptedModel(("",)), finds, finds)
+    trainer = EvaluatorTrainer(ScriptedModel(("",)), finds, finds)
     for answer, labels in (("May", [1, 0, 1]), ("June", [1, 1, 1])):
-        rows = made.labelled([Item("q", "When?", (answer,), (("p1",),))], 0)
+        rows = trainer.label_items([Item("q", "When?", (answer,), (("p1",),))], 0)
         assert [row.label for row in rows] == labels
         assert rows[1].text == "Ann Lee was born here. She sang. He ran."
 
@@ -195,7 +197,7 @@ def test_answers_are_labelled_by_what_was_wrong() -> None:
     model = ScriptedModel((("Right", "Gold [1]."), ("Silent", "I do not know."), ("", "Wrong.")))
     gold = {"Right?": "p1", "Silent?": "p1", "Reader?": "p2", "Search?": "p3"}
     items = [Item(name, name, ("gold",), ((id,),)) for name, id in gold.items()]
-    rows = VerifierTrainer(model, search, n=2).labelled(items, 0)
+    rows = VerifierTrainer(model, search, n=2).label_items(items, 0)
     assert [VerifierTrainer.labels[row.label] for row in rows] == ["right"] * 2 + ["wrong answer"] * 2 + [
         "wrong passages"
     ] * 2
@@ -204,13 +206,19 @@ def test_answers_are_labelled_by_what_was_wrong() -> None:
 
 def test_features_of_passages_pairs_and_answers_are_counted() -> None:
     idf = {"who": 0.0, "the": 0.0, "of": 0.0}
-    asked = "Who founded the mill of Ann Lee?"
+    text = "Who founded the mill of Ann Lee?"
     town, mill = "Ann Lee\nAnn Lee owned the Old Mill.", "Old Mill\nThe mill was founded by Bo Ray."
-    found = PassageFeatures.from_texts(asked, town, idf, 1.0)
-    assert (found.covered, found.titled, found.stated, found.names, found.title) == (0.75, 0.5, 0.75, 1, 1)
-    pair = PairFeatures.from_texts(asked, f"{town}\n\f\n{mill}", idf, 1.0)
+    passage_features = PassageFeatures.from_texts(text, town, idf, 1.0)
+    assert (
+        passage_features.covered,
+        passage_features.titled,
+        passage_features.stated,
+        passage_features.names,
+        passage_features.title,
+    ) == (0.75, 0.5, 0.75, 1, 1)
+    pair = PairFeatures.from_texts(text, f"{town}\n\f\n{mill}", idf, 1.0)
     assert (pair.lower_share, pair.higher_share, pair.added, pair.linked) == (0.5, 0.75, 0.25, 1)
-    answer = AnswerFeatures.from_texts(asked, f"Bo Ray [2].\n\f\n{town}\n{mill}", idf, 1.0)
+    answer = AnswerFeatures.from_texts(text, f"Bo Ray [2].\n\f\n{town}\n{mill}", idf, 1.0)
     assert (answer.stated, answer.sentence_share, answer.in_question, answer.number, answer.undated) == (
         1,
         0.5,
@@ -218,7 +226,7 @@ def test_features_of_passages_pairs_and_answers_are_counted() -> None:
         0,
         0,
     )
-    assert AnswerFeatures.from_texts(asked, f"Al.\n\f\n{town}", idf, 1.0).stated == 0
+    assert AnswerFeatures.from_texts(text, f"Al.\n\f\n{town}", idf, 1.0).stated == 0
 
 
 def test_an_unknown_part_and_no_arm_are_refused() -> None:
@@ -245,21 +253,21 @@ def test_the_same_questions_give_the_same_weights_and_a_flow_that_runs(
     part: Any, invented: tuple[SimulatedReader, BM25, list[Item]], tmp_path: Path
 ) -> None:
     reader, found_by, items = invented
-    apart = items[:3]
-    rest = [item for item in items[3:] if not any(item.documents & one.documents for one in apart)][:30]
-    given = {"llm": reader, "chunks": found_by.group}
-    made = (part(reader, found_by, *[found_by] * (part is EvaluatorTrainer)) for _ in range(2))
-    one, two = (
-        train(trainer, rest, tmp_path / name, kept_apart=apart, steps=40, given=given)
-        for name, trainer in zip(("one", "two"), made, strict=True)
+    separate_items = items[:3]
+    rest = [item for item in items[3:] if not any(item.documents & entry.documents for entry in separate_items)][:30]
+    objects = {"llm": reader, "chunks": found_by.group}
+    instance = (part(reader, found_by, *[found_by] * (part is EvaluatorTrainer)) for _ in range(2))
+    entry, two = (
+        train(trainer, rest, tmp_path / name, kept_apart=separate_items, steps=40, named_objects=objects)
+        for name, trainer in zip(("one", "two"), instance, strict=True)
     )
-    assert one.sha256 == two.sha256
-    assert one.card["curve"][-1]["loss"] < one.card["curve"][0]["loss"]
-    assert one.card["score"]["n"] == 3
-    assert {"mean", "low", "high"} <= {*one.card["score"]["difference"]}
-    flow = load(tmp_path / "one" / "flow.yaml", given=given)
-    assert flow == one.flow
+    assert entry.sha256 == two.sha256
+    assert entry.card["curve"][-1]["loss"] < entry.card["curve"][0]["loss"]
+    assert entry.card["score"]["n"] == 3
+    assert {"mean", "low", "high"} <= {*entry.card["score"]["difference"]}
+    flow = load(tmp_path / "one" / "flow.yaml", objects=objects)
+    assert flow == entry.flow
     assert isinstance(flow(Query(items[0].question)), Answer)
     if part is RouterTrainer:
         with pytest.raises(WeightsError, match="was trained with the arms none, one, several"):
-            ByClassifier(TrainedClassifier("router", one.weights), ("one", "two"))(Query("Who?"))
+            ByClassifier(TrainedClassifier("router", entry.weights), ("one", "two"))(Query("Who?"))

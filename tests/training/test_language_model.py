@@ -15,8 +15,8 @@ from spolia.errors import DataError, WeightsError
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.models.local.language_model import LocalModel
-from spolia.training.rows import Row, messages, preference_row, reply
-from spolia.training.training import alone
+from spolia.training.rows import Row, message_rows, preference_row, reply_message
+from spolia.training.training import lock_folder
 from spolia.types import Message, Prompt
 from tests.models.local.tiny import llama
 
@@ -31,7 +31,7 @@ def prompt(number: int) -> Prompt:
 
 
 PAIRS = [preference_row("", prompt(at), "Nokia", "the sea", "ann") for at in range(4)]
-REPLIES = [{"prompt": messages(prompt(at)), "completion": reply("Nokia in Salo")} for at in range(4)]
+REPLIES = [{"prompt": message_rows(prompt(at)), "completion": reply_message("Nokia in Salo")} for at in range(4)]
 
 
 @pytest.fixture(scope="module")
@@ -61,20 +61,22 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
     from spolia.training import language_model
     from spolia.training.language_model import Tuning, tune
 
-    rows, how = written(REPLIES), Tuning(rate=0.02, rank=4, batch=2)
-    whole = tune(rows, str(base), tmp_path / "whole", how, steps=12, seed=3)
-    assert [one["step"] for one in whole.card["curve"]] == list(range(1, 13))
+    rows, tuning = written(REPLIES), Tuning(rate=0.02, rank=4, batch=2)
+    whole = tune(rows, str(base), tmp_path / "whole", tuning, steps=12, seed=3)
+    assert [row["step"] for row in whole.card["curve"]] == list(range(1, 13))
     assert whole.card["curve"][-1]["loss"] < 0.7 * whole.card["curve"][0]["loss"]
-    before, after = (chance(model, "Nokia in Salo") for model in (LocalModel(str(base), window=1000), whole.model))
-    assert after > before + 3
+    previous_value, later_value = (
+        chance(model, "Nokia in Salo") for model in (LocalModel(str(base), window=1000), whole.model)
+    )
+    assert later_value > previous_value + 3
     assert {file.suffix for file in (tmp_path / "whole").iterdir()} <= {".json", ".safetensors", ".jinja"}
-    assert tune(rows, str(base), tmp_path / "whole", how, steps=12, seed=3).card == whole.card
-    with alone(tmp_path / "whole"):  # as the first process of torchrun holds it
+    assert tune(rows, str(base), tmp_path / "whole", tuning, steps=12, seed=3).card == whole.card
+    with lock_folder(tmp_path / "whole"):  # as the first process of torchrun holds it
         with pytest.raises(DataError, match="Another process trains into"):
-            tune(rows, str(base), tmp_path / "whole", how, steps=12, seed=3)
+            tune(rows, str(base), tmp_path / "whole", tuning, steps=12, seed=3)
         with monkeypatch.context() as second:
             second.setenv("RANK", "1")
-            assert tune(rows, str(base), tmp_path / "whole", how, steps=12, seed=3).card == whole.card
+            assert tune(rows, str(base), tmp_path / "whole", tuning, steps=12, seed=3).card == whole.card
 
     def kill(step: int, *more: Any) -> None:
         if step == 7:
@@ -82,19 +84,19 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
 
     monkeypatch.setattr(language_model, "KEPT_EVERY_S", 0.0)
     monkeypatch.setattr(language_model, "KEPT_AT_MOST", 0)
-    again = (rows, str(base), tmp_path / "again", how)
+    second_result = (rows, str(base), tmp_path / "again", tuning)
     with pytest.raises(KeyboardInterrupt):
-        tune(*again, steps=12, seed=3, told=kill)
+        tune(*second_result, steps=12, seed=3, on_progress=kill)
     steps: list[int] = []
     with pytest.raises(DataError, match="another training that was interrupted"):
-        tune(*again, steps=12, seed=4)
-    resumed = tune(*again, steps=12, seed=3, told=lambda step, *more: steps.append(step))
+        tune(*second_result, steps=12, seed=4)
+    resumed = tune(*second_result, steps=12, seed=3, on_progress=lambda step, *more: steps.append(step))
     assert steps[0] == 7
     assert resumed.card["sha256"] == whole.card["sha256"]
     assert resumed.card["curve"] == whole.card["curve"]
     assert not (tmp_path / "again" / "checkpoints").exists()
     with pytest.raises(DataError, match="holds another training: a lm, seed 3"):
-        tune(*again, steps=12, seed=4)
+        tune(*second_result, steps=12, seed=4)
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= set(resumed.card["files"])
     own = tmp_path / "again" / "model.safetensors"
     own.write_bytes(own.read_bytes()[:-1] + b"x")
@@ -106,7 +108,7 @@ def test_the_processes_of_torchrun_share_a_batch(monkeypatch: pytest.MonkeyPatch
     from spolia.training.language_model import Tuning
 
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert Tuning(batch=8, accumulate=2).config["per_device_train_batch_size"] == 2
+    assert Tuning(batch=8, accumulate=2).trl_options["per_device_train_batch_size"] == 2
     with pytest.raises(DataError, match="A batch of 3 cannot be split into 1 parts on each of 2 devices"):
         Tuning(batch=3)
 
@@ -117,8 +119,8 @@ def test_preferences_raise_the_margin_in_all_weights_or_in_lora(
 ) -> None:
     from spolia.training.language_model import Tuning, tune
 
-    how = Tuning("dpo", rate=0.003, rank=rank, batch=4, accumulate=2)
-    tuned = tune(written(PAIRS), str(base), tmp_path / "out", how, steps=6)
+    tuning = Tuning("dpo", rate=0.003, rank=rank, batch=4, accumulate=2)
+    tuned = tune(written(PAIRS), str(base), tmp_path / "out", tuning, steps=6)
     assert tuned.card["curve"][0]["margins"] == 0
     assert tuned.card["curve"][-1]["margins"] > 0.1
     margins = [
@@ -146,33 +148,33 @@ def test_a_reward_raises_the_probability_of_what_it_prefers(
     from spolia.training.language_model import Tuning, tune
 
     untuned = LocalModel(str(base), window=1000)
-    (likely, *_) = [one.text for one in untuned.next_tokens(prompt(0), top=5) if one.text.isalpha()]
+    (likely, *_) = [token.text for token in untuned.next_tokens(prompt(0), top=5) if token.text.isalpha()]
     passage = {"id": "n1", "document": "p1", "text": "Nokia."}
-    asked = {"question": "Who?", "answers": [likely], "gold": [["p1"]], "passages": [passage]}
-    rows = written([{"id": "", "prompt": messages(prompt(at)), **asked} for at in range(2)])
-    how = Tuning("grpo", rate=0.05, rank=4, batch=32, replies=16, reply_tokens=1, beta=0.0)
-    tuned = tune(rows, str(base), tmp_path / "out", how, measure=Begins(), steps=8)
+    request = {"question": "Who?", "answers": [likely], "gold": [["p1"]], "passages": [passage]}
+    rows = written([{"id": "", "prompt": message_rows(prompt(index)), **request} for index in range(2)])
+    tuning = Tuning("grpo", rate=0.05, rank=4, batch=32, replies=16, reply_tokens=1, beta=0.0)
+    tuned = tune(rows, str(base), tmp_path / "out", tuning, measure=Begins(), steps=8)
     assert chance(tuned.model, likely) > chance(untuned, likely) + 1
-    assert max(one["reward"] for one in tuned.card["curve"]) > 0
+    assert max(token["reward"] for token in tuned.card["curve"]) > 0
     with pytest.raises(DataError, match="Write --reward EM"):
-        tune(rows, str(base), tmp_path / "other", how)
+        tune(rows, str(base), tmp_path / "other", tuning)
 
 
 def test_rows_that_are_too_long_are_left_out_and_counted(
     base: Path, tmp_path: Path, written: Callable[[Sequence[Row]], Path]
 ) -> None:
-    from spolia.training.language_model import Tuning, rewarded, tune
+    from spolia.training.language_model import Tuning, reward_function, tune
 
-    long = {"prompt": messages(prompt(0)), "completion": reply("Nokia " * 40)}
-    rows, how = written([*REPLIES, long]), Tuning(max_tokens=60, rank=4, batch=1)
-    assert tune(rows, str(base), tmp_path / "out", how, steps=1).card["notes"] == [
+    long = {"prompt": message_rows(prompt(0)), "completion": reply_message("Nokia " * 40)}
+    rows, tuning = written([*REPLIES, long]), Tuning(max_tokens=60, rank=4, batch=1)
+    assert tune(rows, str(base), tmp_path / "out", tuning, steps=1).card["notes"] == [
         "1 row of more than 60 tokens are left out."
     ]
     with pytest.raises(DataError, match="All 5 rows are longer than 2 tokens"):
-        tune(rows, str(base), tmp_path / "none", how.but(max_tokens=2), steps=1)
+        tune(rows, str(base), tmp_path / "none", tuning.but(max_tokens=2), steps=1)
     with pytest.raises(DataError, match="cannot be split"):
         Tuning("grpo", batch=6)
     columns = {"id": ["q"], "question": ["Who?"], "answers": [["Nokia"]], "gold": [[]], "passages": [[]]}
     exact = parse_measure("EM")
     assert isinstance(exact, Measure)
-    assert rewarded(exact)([reply("Nokia")], **columns, prompts=None) == [1.0]
+    assert reward_function(exact)([reply_message("Nokia")], **columns, prompts=None) == [1.0]

@@ -20,7 +20,7 @@ from spolia.models.trained_weights import TrainedWeights, hash_of
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import NodeGroup
 from spolia.testing import HashingEmbedder
-from spolia.training.parts import trainer_of
+from spolia.training.parts import make_trainer
 from spolia.training.query_adapter import (
     AdapterRows,
     AdapterTrainer,
@@ -28,7 +28,7 @@ from spolia.training.query_adapter import (
     divergence,
     gold_nodes,
     reinforce,
-    spread,
+    softmax,
 )
 from spolia.training.trainer import TrainingContext
 from spolia.training.training import train
@@ -53,18 +53,18 @@ def items(world: DataSet) -> list[Item]:
 def test_the_gradient_is_that_of_the_loss(group: NodeGroup) -> None:
     random, trainer = np.random.default_rng(0), AdapterTrainer(Teacher(group, EMBEDDER), rank=3)
     questions, candidates, scores = (random.normal(size=size) for size in ((4, 6), (4, 5, 6), (4, 5)))
-    rows = AdapterRows(questions, candidates, spread(scores, 1))
+    rows = AdapterRows(questions, candidates, softmax(scores, 1))
     rows.candidates[1, 3:], rows.target[1] = 0.0, [1, 0, 0, 0, 0]  # fewer candidates, and one positive
     trainer.values = {DOWN: random.normal(size=(3, 6)), UP: random.normal(size=(6, 3))}
-    _, slopes = trainer.gradient(rows)
+    _, slopes = trainer.compute_gradient(rows)
     for name, value in trainer.values.items():
-        for at in np.ndindex(value.shape):
-            ends, before = [], value[at]
-            for moved in (1e-6, -1e-6):
-                value[at] = before + moved
-                ends.append(trainer.gradient(rows)[0])
-            value[at] = before
-            assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slopes[name][at], abs=1e-5)
+        for position in np.ndindex(value.shape):
+            ends, previous_value = [], value[position]
+            for shift in (1e-6, -1e-6):
+                value[position] = previous_value + shift
+                ends.append(trainer.compute_gradient(rows)[0])
+            value[position] = previous_value
+            assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slopes[name][position], abs=1e-5)
 
 
 def test_mass_moves_to_what_the_target_prefers_and_nothing_moves_where_it_has_it() -> None:
@@ -72,7 +72,7 @@ def test_mass_moves_to_what_the_target_prefers_and_nothing_moves_where_it_has_it
     for preferred in range(3):
         _, pull = divergence(scores, np.eye(3)[[preferred]], 0.1)
         assert pull[0, preferred] < 0 < min(np.delete(pull[0], preferred))
-    loss, pull = divergence(scores, spread(scores, 0.1), 0.1)
+    loss, pull = divergence(scores, softmax(scores, 0.1), 0.1)
     assert [loss, float(np.abs(pull).max())] == pytest.approx([0.0, 0.0])
 
 
@@ -96,20 +96,20 @@ def test_trained_on_gold_it_finds_more_and_untrained_it_changes_nothing(
 ) -> None:
     items = [item.but(gold=item.gold[2:]) for item in items]  # the river alone, which words and letters hardly tell
     trainer = AdapterTrainer(Teacher(group, EMBEDDER))
-    found = train(trainer, items, tmp_path / "adapter", kept_apart=(), steps=50)
-    assert found.card["curve"][-1]["loss"] < found.card["curve"][0]["loss"]
-    flows = {"untrained": trainer.untrained(), "trained": found.flow}
+    training = train(trainer, items, tmp_path / "adapter", kept_apart=(), steps=50)
+    assert training.card["curve"][-1]["loss"] < training.card["curve"][0]["loss"]
+    flows = {"untrained": trainer.untrained(), "trained": training.flow}
     untrained, trained = (
-        one.json()["measures"]["MRR"]["mean"] for one in Experiment(flows, items[:20], "MRR").run().flows
+        flow.json()["measures"]["MRR"]["mean"] for flow in Experiment(flows, items[:20], "MRR").run().flows
     )
     assert trained > untrained + 0.05
-    asked = [item.question for item in items[:9]]
-    adapted, base = AdaptedEmbedder(EMBEDDER, found.weights), EMBEDDER.embed(asked, kind="query")
-    assert np.array_equal(adapted.embed(asked, kind="passage"), base)
-    assert np.linalg.norm(adapted.embed(asked, kind="query"), axis=1) == pytest.approx(1, abs=1e-6)
-    assert not np.array_equal(adapted.embed(asked, kind="query"), base)
+    questions = [item.question for item in items[:9]]
+    adapted, base = AdaptedEmbedder(EMBEDDER, training.weights), EMBEDDER.embed(questions, kind="query")
+    assert np.array_equal(adapted.embed(questions, kind="passage"), base)
+    assert np.linalg.norm(adapted.embed(questions, kind="query"), axis=1) == pytest.approx(1, abs=1e-6)
+    assert not np.array_equal(adapted.embed(questions, kind="query"), base)
     with pytest.raises(WeightsError, match="no adapter for vectors of 32 numbers"):
-        AdaptedEmbedder(HashingEmbedder(32), found.weights).embed(asked, kind="query")
+        AdaptedEmbedder(HashingEmbedder(32), training.weights).embed(questions, kind="query")
     trainer.prepare(items, (), 0)
     for name, tensors in (("untrained", trainer.weights()), ("none", {DOWN: np.zeros((1, 64), np.float32)})):
         folder = tmp_path / name
@@ -118,9 +118,9 @@ def test_trained_on_gold_it_finds_more_and_untrained_it_changes_nothing(
         sha256 = hash_of(folder / "weights.safetensors")
         (folder / "card.json").write_text(f'{{"part": "adapter", "sha256": "{sha256}"}}')
     same = AdaptedEmbedder(EMBEDDER, TrainedWeights(str(tmp_path / "untrained")))
-    assert np.array_equal(same.embed(asked, kind="query"), base)
+    assert np.array_equal(same.embed(questions, kind="query"), base)
     with pytest.raises(WeightsError, match="no adapter"):
-        AdaptedEmbedder(EMBEDDER, TrainedWeights(str(tmp_path / "none"))).embed(asked, kind="query")
+        AdaptedEmbedder(EMBEDDER, TrainedWeights(str(tmp_path / "none"))).embed(questions, kind="query")
     with pytest.raises(DataError, match="Nothing can be learned from 60 questions"):
         AdapterTrainer(Teacher(group, EMBEDDER)).prepare([item.but(gold=()) for item in items], (), 0)
 
@@ -131,24 +131,24 @@ def test_a_question_moves_to_the_passages_from_which_a_model_foretells_the_answe
     group: NodeGroup, items: list[Item], hint: str
 ) -> None:
     """The model of these numbers is scripted: it foretells `miles` after a passage with one word."""
-    made = AdapterTrainer(Teacher(group, EMBEDDER, Scorer(hints=(("miles", hint),)), "lsr"), temperature=0.1)
+    trainer = AdapterTrainer(Teacher(group, EMBEDDER, Scorer(hints=(("miles", hint),)), "lsr"), temperature=0.1)
     snapshot = group.snapshot()
     vectors = np.array(snapshot.open.stored_vectors(group.name, EMBEDDER.name).vectors_at(np.arange(9)))
-    made.prepare(items[:12], (), 0)
-    assert len(made.rows.questions) == 12
-    assert made.rows.target.sum(axis=1) == pytest.approx(1)
-    before = made.gradient(made.rows)[0]
-    while made.done < 30:
-        made.step(made.done / 30)
-    assert made.gradient(made.rows)[0] < before
+    trainer.prepare(items[:12], (), 0)
+    assert len(trainer.rows.questions) == 12
+    assert trainer.rows.target.sum(axis=1) == pytest.approx(1)
+    previous_value = trainer.compute_gradient(trainer.rows)[0]
+    while trainer.done < 30:
+        trainer.step(trainer.done / 30)
+    assert trainer.compute_gradient(trainer.rows)[0] < previous_value
     assert np.array_equal(snapshot.open.stored_vectors(group.name, EMBEDDER.name).vectors_at(np.arange(9)), vectors)
 
 
 def test_a_model_that_scores_texts_teaches_the_adapter_and_one_that_only_chats_does_not(group: NodeGroup) -> None:
     for llm in (Scorer(), ScriptedModel(("",))):
-        made = trainer_of("adapter", TrainingContext(group, EMBEDDER, llm))
-        assert isinstance(made, AdapterTrainer)
-        assert made.teacher.method == ("lsr" if isinstance(llm, Scorer) else "gold")
+        trainer = make_trainer("adapter", TrainingContext(group, EMBEDDER, llm))
+        assert isinstance(trainer, AdapterTrainer)
+        assert trainer.teacher.method == ("lsr" if isinstance(llm, Scorer) else "gold")
     with pytest.raises(DataError, match="lsr needs a language model that scores texts"):
         Teacher(group, EMBEDDER, ScriptedModel(("",)), "lsr")
     with pytest.raises(DataError, match="no method 'best'"):
@@ -159,44 +159,44 @@ def test_a_model_that_scores_texts_teaches_the_adapter_and_one_that_only_chats_d
 def test_what_is_drawn_and_rewarded_becomes_likelier_and_finds_the_best_arm() -> None:
     """A bandit of four arms; the mean of the drawn gradients is that of the expected reward."""
     scores, rewards = np.array([[0.3, 0.1, 0.0, 0.2]]), np.array([[0.0, 1.0, 0.2, 0.5]])
-    draws = [reinforce(scores, rewards, 0.5, np.random.default_rng(at))[1] for at in range(4000)]
-    for at in range(4):
-        moved = np.eye(4)[[at]] * 1e-5
-        ends = [reinforce(scores + sign * moved, rewards, 0.5, np.random.default_rng(0))[0] for sign in (1, -1)]
-        assert np.mean(draws, axis=0)[0, at] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=0.02)
-    for at in range(300):
-        scores = scores - 0.3 * reinforce(scores, rewards, 0.5, np.random.default_rng(at))[1]
-    assert spread(scores, 0.5)[0, 1] > 0.9
+    draws = [reinforce(scores, rewards, 0.5, np.random.default_rng(index))[1] for index in range(4000)]
+    for index in range(4):
+        value = np.eye(4)[[index]] * 1e-5
+        ends = [reinforce(scores + sign * value, rewards, 0.5, np.random.default_rng(0))[0] for sign in (1, -1)]
+        assert np.mean(draws, axis=0)[0, index] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=0.02)
+    for index in range(300):
+        scores = scores - 0.3 * reinforce(scores, rewards, 0.5, np.random.default_rng(index))[1]
+    assert softmax(scores, 0.5)[0, 1] > 0.9
 
 
 @pytest.mark.slow
 def test_the_passages_from_which_a_model_foretells_best_are_positive_beside_gold(
     group: NodeGroup, items: list[Item]
 ) -> None:
-    made = AdapterTrainer(Teacher(group, EMBEDDER, Scorer(hints=(("miles", "painter"),)), "aar"))
-    made.prepare(items[:6], (), 0)
-    assert 6 * 3 < len(made.rows.questions) <= 6 * (3 + 2)
-    assert set(made.rows.target.sum(axis=1)) == {1.0}
+    trainer = AdapterTrainer(Teacher(group, EMBEDDER, Scorer(hints=(("miles", "painter"),)), "aar"))
+    trainer.prepare(items[:6], (), 0)
+    assert 6 * 3 < len(trainer.rows.questions) <= 6 * (3 + 2)
+    assert set(trainer.rows.target.sum(axis=1)) == {1.0}
 
 
 class ReadsMiles(ScriptedModel):
     """Answers with the length that stands in its prompt."""
 
     def generate(self, prompt: Prompt, **how: Any) -> Generation:
-        found = re.search(r"(\d+ miles) long", prompt.text)
-        return ScriptedModel((found[1] if found else "Nobody knows",)).generate(prompt, **how)
+        hits = re.search(r"(\d+ miles) long", prompt.text)
+        return ScriptedModel((hits[1] if hits else "Nobody knows",)).generate(prompt, **how)
 
 
 @pytest.mark.slow
 def test_a_question_moves_to_the_passages_from_which_a_model_answers_rightly(
     group: NodeGroup, items: list[Item]
 ) -> None:
-    made = AdapterTrainer(Teacher(group, EMBEDDER, ReadsMiles(()), "reward"), temperature=0.1, rate=0.02)
-    made.prepare(items[:12], (), 0)
-    before = -made.gradient(made.rows)[0]
-    while made.done < 60:
-        made.step(made.done / 60)
-    assert -made.gradient(made.rows)[0] > before + 0.02  # the expected reward
+    trainer = AdapterTrainer(Teacher(group, EMBEDDER, ReadsMiles(()), "reward"), temperature=0.1, rate=0.02)
+    trainer.prepare(items[:12], (), 0)
+    previous_value = -trainer.compute_gradient(trainer.rows)[0]
+    while trainer.done < 60:
+        trainer.step(trainer.done / 60)
+    assert -trainer.compute_gradient(trainer.rows)[0] > previous_value + 0.02  # the expected reward
     with pytest.raises(DataError, match="none prefers one passage to another"):
         AdapterTrainer(Teacher(group, EMBEDDER, ScriptedModel(("7",)), "reward")).prepare(items[:2], (), 0)
 
@@ -205,8 +205,8 @@ def test_of_a_gold_document_the_nodes_with_an_answer_are_positives(tmp_path: Pat
     texts = ("The mill is old.", "Ann built it.", "It burnt.")
     starts = (0, 17, 31)
     nodes = [
-        Node(f"d:{at}", text, "d", span=Span(start, start + len(text)), number=at)
-        for at, (text, start) in enumerate(zip(texts, starts, strict=True))
+        Node(f"d:{index}", text, "d", span=Span(start, start + len(text)), number=index)
+        for index, (text, start) in enumerate(zip(texts, starts, strict=True))
     ]
     group = store(tmp_path / "s.spolia", {"other": "A church."})
     with group.corpus.writer() as writer:

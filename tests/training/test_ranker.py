@@ -52,16 +52,16 @@ def test_it_finds_by_links_what_neither_words_nor_names_of_the_question_tell(
     score = ranker.card["score"]
     assert score["untrained"]["mean"] < 0.7
     assert score["trained"]["mean"] == 1.0
-    again = train(RankerTrainer(passages), list(world.items()), tmp_path / "again")
-    assert again.sha256 == ranker.sha256
+    second_training = train(RankerTrainer(passages), list(world.items()), tmp_path / "again")
+    assert second_training.sha256 == ranker.sha256
 
 
 @pytest.mark.slow
 def test_each_hit_says_which_features_its_score_is_made_of(ranker: Trained) -> None:
-    found = ranker.flow(Query("How long is the water in the town where Oda Balbalson was born?"))
-    parts = {hit.node.document: dict(hit.parts) for hit in found.hits[:3]}
+    ranking = ranker.flow(Query("How long is the water in the town where Oda Balbalson was born?"))
+    parts = {hit.node.document: dict(hit.parts) for hit in ranking.hits[:3]}
     assert parts.keys() == {"person0", "town0", "river0"}
-    assert all(one and set(one) <= set(FEATURES) for one in parts.values())
+    assert all(part and set(part) <= set(FEATURES) for part in parts.values())
     assert parts["town0"].keys() & {"linked_from_seed", "linked_from_named"}
 
 
@@ -69,9 +69,9 @@ def test_each_hit_says_which_features_its_score_is_made_of(ranker: Trained) -> N
 def test_random_gold_teaches_nothing(world: DataSet, passages: NodeGroup, tmp_path: Path) -> None:
     items = list(world.items())
     golds = [item.gold for item in items]
-    shuffled = [item.but(gold=golds[(at * 17 + 5) % len(items)]) for at, item in enumerate(items)]
-    found = train(RankerTrainer(passages), shuffled, tmp_path / "random")
-    assert found.card["score"]["trained"]["mean"] < 0.3
+    shuffled = [item.but(gold=golds[(index * 17 + 5) % len(items)]) for index, item in enumerate(items)]
+    training = train(RankerTrainer(passages), shuffled, tmp_path / "random")
+    assert training.card["score"]["trained"]["mean"] < 0.3
 
 
 @pytest.mark.slow
@@ -79,9 +79,9 @@ def test_a_store_whose_groups_differ_is_refused_with_both_named(
     ranker: Trained, passages: NodeGroup, world: DataSet, tmp_path: Path
 ) -> None:
     embedder = HashingEmbedder(8)
-    other = index_passages(world, embedder, folder=tmp_path)
+    other_group = index_passages(world, embedder, folder=tmp_path)
     with pytest.raises(ManifestMismatch, match=f"dimension: 0 in training, 8 here; .*'{embedder.name}' here"):
-        LearnedRanker(other, ranker.weights, embedder)(Query("Who?"))
+        LearnedRanker(other_group, ranker.weights, embedder)(Query("Who?"))
     with pytest.raises(ManifestMismatch, match=r"names: 'RuleEntities\(.*' in training, '' here"):
         LearnedRanker(passages, ranker.weights, names="")(Query("Who?"))
 
@@ -113,11 +113,11 @@ def test_weights_that_are_none_are_refused(ranker: Trained, tmp_path: Path, chan
 
 def test_a_feature_that_is_constant_in_training_has_weight_0() -> None:
     rows = [[1.0, 0.3], [0.0, 0.3], [0.2, 0.3]]
-    found = PassFit.of([example(rows, [True, False, False])] * 3).finished(45)
-    assert found.weight[0] > 0
-    assert not found.weight[1:].any()
+    result = PassFit.from_examples([example(rows, [True, False, False])] * 3).finish(45)
+    assert result.weight[0] > 0
+    assert not result.weight[1:].any()
     far = example([[0.5, 900.0], [0.5, 0.3]], [True, False]).candidates.features
-    assert len(set(found.contributions(far).sum(axis=1))) == 1
+    assert len(set(result.contributions(far).sum(axis=1))) == 1
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_feature_that_is_constant_in_training_has_weight_0() -> None:
 )
 def test_nothing_is_learned_of_equal_labels_or_what_is_no_number(gold: list[bool], value: float, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        PassFit.of([example([[value], [0.0]], gold)])
+        PassFit.from_examples([example([[value], [0.0]], gold)])
 
 
 def test_the_gradient_of_the_loss_is_that_of_its_definition() -> None:
@@ -143,19 +143,19 @@ def test_the_gradient_of_the_loss_is_that_of_its_definition() -> None:
     loss = ListwiseLoss(examples, np.zeros(width), np.ones(width), np.ones(width, np.bool_))
     weights = random.normal(size=width)
     direct = [
-        np.mean([-s[g] + np.log(np.exp(s[g]) + np.exp(s[~one.gold]).sum()) for g in np.flatnonzero(one.gold)])
-        for one in examples
-        if one.teaches
-        for s in [one.candidates.features @ weights]
+        np.mean([-s[g] + np.log(np.exp(s[g]) + np.exp(s[~item.gold]).sum()) for g in np.flatnonzero(item.gold)])
+        for item in examples
+        if item.teaches
+        for s in [item.candidates.features @ weights]
     ]
     value, gradient = loss(weights, 0.3)
     assert value == pytest.approx(np.mean(direct) + 0.15 * weights @ weights)
-    moved = [loss(weights + 1e-6 * one, 0.3)[0] - loss(weights - 1e-6 * one, 0.3)[0] for one in np.eye(width)]
-    assert gradient == pytest.approx(np.array(moved) / 2e-6, abs=1e-6)
+    shift = [loss(weights + 1e-6 * item, 0.3)[0] - loss(weights - 1e-6 * item, 0.3)[0] for item in np.eye(width)]
+    assert gradient == pytest.approx(np.array(shift) / 2e-6, abs=1e-6)
     search = LBFGS(weights)
     while not search.converged:
         search.step(loss)
-    assert np.abs(loss(search.at)[1]).max() < 1e-6
+    assert np.abs(loss(search.point)[1]).max() < 1e-6
 
 
 def test_a_title_is_looked_for_without_its_parenthesis_and_up_to_its_first_comma() -> None:
@@ -170,17 +170,17 @@ def test_links_are_kept_in_a_file_and_read_again_where_it_is_damaged(
     passages: NodeGroup, damage: bytes | int | None
 ) -> None:
     snapshot, folder = passages.snapshot(), links_folder(passages.corpus.backend.folder, passages.name)
-    found = node_links(snapshot, passages.name, "entity", frozenset()).texts
-    (path,) = [one for one in folder.iterdir() if digest_of((MADE, "entity")).hex()[:16] in one.name]
+    texts = node_links(snapshot, passages.name, "entity", frozenset()).texts
+    (path,) = [item for item in folder.iterdir() if digest_of((MADE, "entity")).hex()[:16] in item.name]
     whole = path.read_bytes()
     if damage is None:  # which shows that the file is read
-        write_arrays(path, found.arrays() | {"mentions": np.zeros((2, 0), np.int64)})
+        write_arrays(path, texts.arrays() | {"mentions": np.zeros((2, 0), np.int64)})
     else:
         path.write_bytes(damage if isinstance(damage, bytes) else whole[:damage])
     snapshot.derived.clear()
-    again = node_links(snapshot, passages.name, "entity", frozenset()).texts
-    assert again.arrays()["mentions"].shape == ((2, 0) if damage is None else found.arrays()["mentions"].shape)
-    assert again.names.numbers == found.names.numbers
+    second_texts = node_links(snapshot, passages.name, "entity", frozenset()).texts
+    assert second_texts.arrays()["mentions"].shape == ((2, 0) if damage is None else texts.arrays()["mentions"].shape)
+    assert second_texts.names.numbers == texts.names.numbers
     assert (path.read_bytes() == whole) == (damage is not None)
     path.write_bytes(whole)
     snapshot.derived.clear()
@@ -211,9 +211,9 @@ def test_what_may_not_be_read_changes_no_score(tmp_path: Path) -> None:
         if hidden:
             add_texts(corpus, hidden, access=lambda uri: ("board",))
         trainer = RankerTrainer(corpus.group())
-        (asked,) = trainer.questions(items)
+        (question,) = trainer.prepare_questions(items)
         with Run():
-            scores.append(trainer.examples([asked])[0].candidates.features)
+            scores.append(trainer.build_examples([question])[0].candidates.features)
     assert np.array_equal(scores[0], scores[1])
 
 
@@ -223,18 +223,18 @@ def test_vectors_count_where_there_are_any_and_a_restored_second_pass_ends_with_
 ) -> None:
     embedder, items = HashingEmbedder(64), list(world.items())
     group = index_passages(world, embedder, folder=tmp_path)
-    one, other = RankerTrainer(group, embedder), RankerTrainer(group, embedder)
-    for trainer in (one, other):
+    item, other_trainer = RankerTrainer(group, embedder), RankerTrainer(group, embedder)
+    for trainer in (item, other_trainer):
         trainer.prepare(items[:40], (), 0)
-    while not one.fitted:  # pass by pass
-        one.step(0.0)
-    one.step(0.0)
-    other.restore({name: array.copy() for name, array in one.state().items()})
-    while not one.converged:
-        assert one.step(0.0) == other.step(0.0)
-    assert one.weights() == other.weights()
-    assert other.converged
-    first, second = one.weights()["passes"]
+    while not item.fitted:  # pass by pass
+        item.step(0.0)
+    item.step(0.0)
+    other_trainer.restore({name: array.copy() for name, array in item.state().items()})
+    while not item.converged:
+        assert item.step(0.0) == other_trainer.step(0.0)
+    assert item.weights() == other_trainer.weights()
+    assert other_trainer.converged
+    first, second = item.weights()["passes"]
     assert first["meaning"][2] != 0
     assert first["earlier_pass"][2] == 0 != second["earlier_pass"][2]
 
@@ -250,7 +250,7 @@ def test_the_flow_multi_hop_takes_the_ranker_that_fits_and_may_be_an_option_of_a
     space = Choice(bm25(passages), own, name="search")
     assert load(dump(space, {"chunks": passages}), {"chunks": passages}) == space  # as a file for `spolia tune`
     decided = [flow(query) for flow in (decide(space, {"search": 0}), decide(space, {"search": 1}))]
-    assert [len({"town0", "river0"} & {hit.node.document for hit in found.hits}) for found in decided][1] == 2
+    assert [len({"town0", "river0"} & {hit.node.document for hit in ranking.hits}) for ranking in decided][1] == 2
     assert load(dump(own, {"chunks": passages}), {"chunks": passages}) == own
 
 
@@ -262,23 +262,23 @@ def test_no_candidate_is_chosen_by_questions_that_its_weights_were_trained_on(
     items = list(world.items())
     own = multi_hop(passages, top_k=5, ranker=str(ranker.weights.place))
     space = Choice(bm25(passages, top_k=5), own, name="search")
-    found = tune(space, items, "R@5", path=tmp_path / "scores")
+    tuned_flow = tune(space, items, "R@5", path=tmp_path / "scores")
     learned = sum(ranker.card["questions"][part] for part in ("train", "validation"))
-    assert any(f"{learned} questions were left out" in note for note in found.notes)
-    assert found.score.n == len(items) - learned
+    assert any(f"{learned} questions were left out" in note for note in tuned_flow.notes)
+    assert tuned_flow.score.n == len(items) - learned
     with pytest.raises(DataError, match="trained on all"):
         tune(space, [item for item in items if part_of(item.id) == "tune"], "R@5", path=tmp_path / "none")
 
 
 def grown(count: int, draw: int = 0) -> list[Example]:
     """Questions whose gold has a high first feature where the second one is low, and a low one where it is high."""
-    made, random = [], np.random.default_rng(draw)
+    results, random = [], np.random.default_rng(draw)
     for _ in range(count):
         rows = random.random((12, 3))
         rows[:, 2] = 0.5
         worth = np.where(rows[:, 1] < 0.5, rows[:, 0], 1 - rows[:, 0])
-        made.append(example(rows.tolist(), (worth >= np.sort(worth)[-2]).tolist()))
-    return made
+        results.append(example(rows.tolist(), (worth >= np.sort(worth)[-2]).tolist()))
+    return results
 
 
 @pytest.mark.slow
@@ -287,17 +287,17 @@ def test_trees_rank_what_no_line_does_and_their_contributions_add_up_to_the_scor
     fit, held_out = TreeFit(grown(60)), grown(30, 1)
     losses = [fit.step() for _ in range(60)]
     assert losses[-1] < 0.5 * losses[1]
-    linear = PassFit.of(grown(60))
-    linear.finished(45)
-    assert fit.loss_of(held_out) < 0.5
+    linear = PassFit.from_examples(grown(60))
+    linear.finish(45)
+    assert fit.compute_loss(held_out) < 0.5
     rows = held_out[0].candidates.features
-    found = fit.score.contributions(rows)
+    numbers = fit.score.contributions(rows)
     expected = lightgbm.Booster(model_str=fit.booster.model_to_string()).predict(rows)
-    assert np.ptp(expected - found.sum(axis=1)) < 1e-6
-    assert not found[:, 2:].any()  # what is constant splits nothing
-    by_line = [linear.score.contributions(one.candidates.features).sum(axis=1) for one in held_out]
-    best = [np.mean([one.gold[scores.argmax()] for one, scores in zip(held_out, of, strict=True)]) for of in (
-        by_line, [fit.score.contributions(one.candidates.features).sum(axis=1) for one in held_out]
+    assert np.ptp(expected - numbers.sum(axis=1)) < 1e-6
+    assert not numbers[:, 2:].any()  # what is constant splits nothing
+    by_line = [linear.score.contributions(item.candidates.features).sum(axis=1) for item in held_out]
+    best = [np.mean([item.gold[scores.argmax()] for item, scores in zip(held_out, key, strict=True)]) for key in (
+        by_line, [fit.score.contributions(item.candidates.features).sum(axis=1) for item in held_out]
     )]  # fmt: skip
     assert best[1] > best[0] + 0.2
 
@@ -308,26 +308,26 @@ def test_trees_are_the_same_twice_and_after_a_kill_and_rank_without_lightgbm(
 ) -> None:
     pytest.importorskip("lightgbm")
     items = list(world.items())
-    made = [RankerTrainer(passages, passes=2, trees=True) for _ in range(3)]
-    found = train(made[0], items, tmp_path / "one", steps=160)
-    assert found.card["score"]["trained"]["mean"] > 0.9
-    assert found.card["steps"]["made"] == 160
-    for trainer in made[1:]:
+    trainers = [RankerTrainer(passages, passes=2, trees=True) for _ in range(3)]
+    training = train(trainers[0], items, tmp_path / "one", steps=160)
+    assert training.card["score"]["trained"]["mean"] > 0.9
+    assert training.card["steps"]["made"] == 160
+    for trainer in trainers[1:]:
         trainer.prepare(*_train_and_validation(items), 0)
     for _ in range(155):
-        made[1].step(0.0)
-    made[2].restore(made[1].state())
-    for trainer in made[1:]:
+        trainers[1].step(0.0)
+    trainers[2].restore(trainers[1].state())
+    for trainer in trainers[1:]:
         while trainer._made < 10:
             trainer.step(0.0)
         assert json.loads(json.dumps(trainer.weights())) == json.loads((tmp_path / "one" / "weights.json").read_text())
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    (hit, *_) = found.flow(Query(items[0].question)).hits
+    (hit, *_) = training.flow(Query(items[0].question)).hits
     assert hit.score == pytest.approx(sum(dict(hit.parts).values()), rel=0.5)
 
 
 def _train_and_validation(items: list[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
-    split = QuestionSplit.of(items)
+    split = QuestionSplit.from_items(items)
     return split.train, split.validation
 
 

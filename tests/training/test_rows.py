@@ -24,8 +24,8 @@ from spolia.training.preferences import DRAWS, Decision, prefrag_rows
 from spolia.training.rows import (
     corag_rows,
     distillation_rows,
-    messages,
-    observed,
+    message_rows,
+    observe_flow,
     preference_row,
     ra_dit_rows,
     read_rows,
@@ -44,7 +44,9 @@ TUNE = [name for name in (f"q{at}" for at in range(40)) if part_of(name) == "tun
 def search(query: Query) -> Ranking:
     """Three passages for whatever is asked; the second one says where Olsen worked."""
     texts = ("The tide rose.", "Nokia employed Olsen.", f"On: {query.text}")
-    return Ranking(query, tuple(Hit(Node(f"{at}", text, document=f"d{at}"), 3.0 - at) for at, text in enumerate(texts)))
+    return Ranking(
+        query, tuple(Hit(Node(f"{index}", text, document=f"d{index}"), 3.0 - index) for index, text in enumerate(texts))
+    )
 
 
 def question(id: str, answer: str = "Nokia", gold: str = "d1") -> Item:
@@ -59,11 +61,11 @@ def test_a_row_for_each_question_and_passage_cites_only_what_holds_the_answer() 
 
 
 def test_questions_of_the_part_report_are_refused(tmp_path: Path) -> None:
-    apart = next(name for name in map(str, range(99)) if part_of(name) == "report")
+    text = next(name for name in map(str, range(99)) if part_of(name) == "report")
     with pytest.raises(DataError, match="1 question of the part report cannot be trained on"):
-        list(ra_dit_rows([question(TUNE[0]), question(apart)], search))
+        list(ra_dit_rows([question(TUNE[0]), question(text)], search))
     file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps({"id": apart, "prompt": [{"role": "user", "content": "?"}], "completion": "Nokia"}))
+    file.write_text(json.dumps({"id": text, "prompt": [{"role": "user", "content": "?"}], "completion": "Nokia"}))
     with pytest.raises(DataError, match="part report"):
         read_rows(file, "sft")
 
@@ -114,8 +116,10 @@ def test_rows_of_corag_are_what_the_flow_asks_along_an_accepted_chain() -> None:
         ("corag answer", "Nokia [2]"),
     ]
     assert {row["id"] for row in rows} == {TUNE[0]}  # no chain of the other question leads to its answer
-    ((_, _, steps),) = observed(corag(CHAINS, search, steps=2), items[:1])
-    assert [row["prompt"] for row in rows] == [messages(sent.prompt) for each in steps for sent in each.exchanges]
+    ((_, _, steps),) = observe_flow(corag(CHAINS, search, steps=2), items[:1])
+    assert [row["prompt"] for row in rows] == [
+        message_rows(exchange.prompt) for item in steps for exchange in item.exchanges
+    ]
 
 
 def test_a_dialogue_is_distilled_by_turns_and_what_could_not_be_read_is_not_learned() -> None:
@@ -127,13 +131,13 @@ def test_a_dialogue_is_distilled_by_turns_and_what_could_not_be_read_is_not_lear
     ))  # fmt: skip
     flow, items = auto_rag(llm, search, turns=2, recalls=1), [question(TUNE[0]), question(TUNE[1])]
     rows = list(distillation_rows(flow, items, ExactMatch()))
-    said = ["<thought>Who?</thought><search>Olsen</search>", "<thought>Yes.</thought><answer>Nokia</answer>"]
-    assert [row["completion"][0]["content"] for row in rows] == said
-    assert all([one["role"] for one in row["prompt"]] == ["system", "user"] for row in rows)
+    texts = ["<thought>Who?</thought><search>Olsen</search>", "<thought>Yes.</thought><answer>Nokia</answer>"]
+    assert [row["completion"][0]["content"] for row in rows] == texts
+    assert all([item["role"] for item in row["prompt"]] == ["system", "user"] for row in rows)
     assert {row["id"] for row in rows} == {TUNE[0]}  # the other answer is wrong
     assert len(list(distillation_rows(flow, items))) == 4
     with Run(), pytest.raises(DataError, match="StepLog"):
-        list(observed(flow, items))
+        list(observe_flow(flow, items))
 
 
 DRAWN: list[tuple[float, float, str]] = []
@@ -184,9 +188,9 @@ def preferences(judge: ScriptedModel | None = None, seed: int = 0) -> list[dict[
 @pytest.mark.slow
 def test_preferences_of_prefrag_are_of_nine_candidates_whose_status_differs_three_to_one() -> None:
     rows = preferences()
-    asked = {prompt: {(warm, top_p) for warm, top_p, sent in DRAWN if sent == prompt} for _, _, prompt in DRAWN}
-    assert len(asked) == len(TUNE)
-    assert all(drawn == set(DRAWS) for drawn in asked.values())
+    request = {prompt: {(warm, top_p) for warm, top_p, payload in DRAWN if payload == prompt} for _, _, prompt in DRAWN}
+    assert len(request) == len(TUNE)
+    assert all(sample == set(DRAWS) for sample in request.values())
     assert Counter(row["status"] for row in rows) == {True: 12, False: 4}
     assert len({row["id"] for row in rows}) == len(rows)
     for row in rows:
@@ -203,7 +207,7 @@ def test_a_decision_is_read_with_its_analysis() -> None:
     ask = Ask(SMALL, HELPS)
     decision = Decision(question(TUNE[0]), ask, Brief.from_texts(), Ranking(Query("?"), ()))
     reply = "<analysis>Not yes, since nothing is new.</analysis><verdict>no</verdict>"
-    assert [decision.status(text) for text in (reply, "yes", "Perhaps.")] == [False, True, None]
+    assert [decision.read_status(text) for text in (reply, "yes", "Perhaps.")] == [False, True, None]
 
 
 @pytest.mark.slow
@@ -223,15 +227,15 @@ def test_the_best_positive_is_the_one_that_the_judge_names() -> None:
 def test_a_retriever_learns_from_the_passages_that_could_be_scored() -> None:
     rows = list(retriever_rows([question(TUNE[0])], search, Scorer(hints=(("Nokia", "Nokia"),), window=12)))
     (row,) = rows
-    assert [one["id"] for one in row.passages] == ["0", "1"]  # the third one does not fit into the window
+    assert [passage["id"] for passage in row.passages] == ["0", "1"]  # the third one does not fit into the window
     assert row.logprobs == [-1.0, -0.5]
 
 
 def test_people_write_preferences_as_texts(tmp_path: Path) -> None:
-    asked = [{"role": "user", "content": "Who employed Olsen?"}]
+    request = [{"role": "user", "content": "Who employed Olsen?"}]
     prompt = Prompt((Message("user", "Who employed Olsen?"),))
     file = tmp_path / "pairs.jsonl"
-    file.write_text(json.dumps({"prompt": asked, "chosen": "Nokia", "rejected": "Sony", "source": "ann"}))
+    file.write_text(json.dumps({"prompt": request, "chosen": "Nokia", "rejected": "Sony", "source": "ann"}))
     (row,) = read_rows(file, "dpo")
     assert row == {key: value for key, value in preference_row("", prompt, "Nokia", "Sony", "ann").items() if value}
 
@@ -258,4 +262,4 @@ def test_rows_that_are_none_are_refused(tmp_path: Path, row: dict[str, Any], sai
 def test_prompts_for_rewards_hold_what_measures_take() -> None:
     (row,) = reward_rows([question(TUNE[0])], search)
     assert row["gold"] == [["d1"]]
-    assert [one["document"] for one in row["passages"]] == ["d0", "d1", "d2"]
+    assert [passage["document"] for passage in row["passages"]] == ["d0", "d1", "d2"]

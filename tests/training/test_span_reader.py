@@ -41,9 +41,14 @@ WITHOUT = Item("no", "Who painted the ceiling?", meta=(("passage_id", "salt"),))
 
 def test_a_text_is_read_in_windows_that_overlap_and_leave_nothing_out() -> None:
     for length, size, overlap in ((1, 10, 3), (40, 10, 3), (41, 12, 0), (200, 9, 8)):
-        found = list(windows([7, 8], list(range(1000, 1000 + length)), size, overlap))
-        assert {token for one in found for token in one.ids if token >= 1000} == set(range(1000, 1000 + length))
-        assert all(len(one.ids) <= max(size, 6) and one.ids[one.first] == 1000 + one.start for one in found)
+        found_windows = list(windows([7, 8], list(range(1000, 1000 + length)), size, overlap))
+        assert {token for window in found_windows for token in window.ids if token >= 1000} == set(
+            range(1000, 1000 + length)
+        )
+        assert all(
+            len(window.ids) <= max(size, 6) and window.ids[window.first] == 1000 + window.start
+            for window in found_windows
+        )
 
 
 def test_the_best_span_is_that_of_all_pairs() -> None:
@@ -51,12 +56,12 @@ def test_the_best_span_is_that_of_all_pairs() -> None:
     for length in (1, 2, 9, 30):
         logits = draw.normal(size=(3 + length + 1, 2)).astype(np.float32)
         pairs = [(i, j) for i in range(3, 3 + length) for j in range(i, min(3 + length, i + 4))]
-        best = max(pairs, key=lambda one: logits[one[0], 0] + logits[one[1], 1])
+        best = max(pairs, key=lambda item: logits[item[0], 0] + logits[item[1], 1])
         score = float(logits[best[0], 0] + logits[best[1], 1] - logits[0].sum())
-        found = best_span(logits, 3, longest=4)
-        assert found is not None
-        assert found[1:] == best
-        assert found[0] == pytest.approx(score, abs=1e-5)
+        result = best_span(logits, 3, longest=4)
+        assert result is not None
+        assert result[1:] == best
+        assert result[0] == pytest.approx(score, abs=1e-5)
     assert best_span(np.zeros((4, 2), np.float32), 3, longest=4) is None
 
 
@@ -90,17 +95,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, Path]:
 def test_onnxruntime_gives_what_torch_gives(trained: tuple[object, Path]) -> None:
     import torch
 
-    from spolia.training.fine_tuning import padded
+    from spolia.training.fine_tuning import pad_rows
     from spolia.training.span_reader import SpanReaderTrainer
 
     trainer, folder = trained
     assert isinstance(trainer, SpanReaderTrainer)
     rows = [[101, *range(2000, 2000 + length), 102] for length in (1, 30, 200)]
-    found = MiniLMSpans(TrainedWeights(str(folder)))._get_loaded().logits(rows, 512)
+    logits = MiniLMSpans(TrainedWeights(str(folder)))._get_loaded().logits(rows, 512)
     with torch.no_grad():
-        expected = [trainer.logits(*padded([row]))[0].numpy() for row in rows]
-    assert max(float(np.abs(one - other).max()) for one, other in zip(found, expected, strict=True)) < 2e-5
-    assert max(float(np.abs(other).max()) for other in expected) > 1
+        expected = [trainer.logits(*pad_rows([row]))[0].numpy() for row in rows]
+    assert (
+        max(float(np.abs(logit - other_value).max()) for logit, other_value in zip(logits, expected, strict=True))
+        < 2e-5
+    )
+    assert max(float(np.abs(other_value).max()) for other_value in expected) > 1
 
 
 @pytest.mark.slow
@@ -110,16 +118,16 @@ def test_a_trained_reader_answers_in_the_words_of_a_passage_cited_to_the_charact
     reader = SpanReader(MiniLMSpans(TrainedWeights(str(trained[1]))))
     nodes = [Node(id, text, f"d-{id}", span=Span(50, 50 + len(text))) for id, text in TEXTS.items()]
     right = 0
-    for asked, said, _ in ASKED:
-        hits = tuple(Hit(node, 1.0) for node in Random(asked).sample(nodes, 3))
-        answer = reader(Ranking(Query(asked), hits))
+    for question, message, _ in ASKED:
+        hits = tuple(Hit(node, 1.0) for node in Random(question).sample(nodes, 3))
+        answer = reader(Ranking(Query(question), hits))
         assert isinstance(answer, Answer)
-        right += answer.text == f"{said} [1]"
+        right += answer.text == f"{message} [1]"
         for cited in answer.citations:
             assert cited.span is not None
             assert cited.quote == TEXTS[cited.node][cited.span.start - 50 : cited.span.end - 50]
             assert (cited.document, f"{cited.quote} [1]") == (f"d-{cited.node}", answer.text)
-        assert reader.but(threshold=1e6)(Ranking(Query(asked), hits)).abstained
+        assert reader.but(threshold=1e6)(Ranking(Query(question), hits)).abstained
     assert right >= 5
     assert reader(Ranking(Query("Who?"), ())).abstained
     assert decode(encode(reader), SpanReader) == reader
@@ -146,40 +154,44 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_weights(trained: tu
     assert isinstance(trainer, SpanReaderTrainer)
     recipe = replace(trainer.recipe, batch=2, window=32)
 
-    def steps(made: SpanReaderTrainer, first: int, last: int) -> None:
+    def steps(new_trainer: SpanReaderTrainer, first: int, last: int) -> None:
         for number in range(first, last):
-            made.step(number / 3)
+            new_trainer.step(number / 3)
 
     whole, begun, resumed = (SpanReaderTrainer(trainer.group, recipe=recipe) for _ in range(3))
-    for one in (whole, begun, resumed):
-        one.prepare(ITEMS, ITEMS[:2], 0)
-    before = {name: array.copy() for name, array in whole.weights().items()}
+    for item in (whole, begun, resumed):
+        item.prepare(ITEMS, ITEMS[:2], 0)
+    previous_value = {name: array.copy() for name, array in whole.weights().items()}
     steps(whole, 0, 3)
     steps(begun, 0, 2)
     resumed.restore({name: np.copy(array) for name, array in begun.state().items()})
     steps(resumed, 2, 3)
-    after = whole.weights()
-    assert all(np.array_equal(array, resumed.weights()[name]) for name, array in after.items())
-    assert all(not np.array_equal(array, before[name]) for name, array in after.items() if "LayerNorm.bias" in name)
-    assert not any(name.startswith("embeddings.") for name in after)
+    later_weights = whole.weights()
+    assert all(np.array_equal(array, resumed.weights()[name]) for name, array in later_weights.items())
+    assert all(
+        not np.array_equal(array, previous_value[name])
+        for name, array in later_weights.items()
+        if "LayerNorm.bias" in name
+    )
+    assert not any(name.startswith("embeddings.") for name in later_weights)
     assert whole.validate() == resumed.validate()
 
 
 @pytest.mark.slow
 def test_an_answer_is_looked_for_where_the_question_says() -> None:
     pytest.importorskip("torch")
-    from spolia.training.span_reader import SpanReaderTrainer, example_of
+    from spolia.training.span_reader import SpanReaderTrainer, make_example
 
     second = json.dumps([{"start": TEXTS["moon"].rindex("tide"), "text": "tide"}])
     marked = Item("q", "What does the moon cause?", ("tide",), (("moon",),), meta=(("spans", second),))
     for item, stretch in ((ITEMS[3], (47, 67)), (marked, (29, 33))):
-        found = example_of(item, PASSAGES)
-        assert found is not None
-        assert found.spans == (stretch,)
-    unanswered = example_of(WITHOUT, PASSAGES)
+        span_example = make_example(item, PASSAGES)
+        assert span_example is not None
+        assert span_example.spans == (stretch,)
+    unanswered = make_example(WITHOUT, PASSAGES)
     assert unanswered is not None
     assert unanswered.spans == ()
-    assert example_of(Item("q", "Who?", ("Nobody there",), (("moon",),)), PASSAGES) is None
-    assert example_of(Item("q", "Who?", ("Newton",), (("elsewhere",),)), PASSAGES) is None
+    assert make_example(Item("q", "Who?", ("Nobody there",), (("moon",),)), PASSAGES) is None
+    assert make_example(Item("q", "Who?", ("Newton",), (("elsewhere",),)), PASSAGES) is None
     with pytest.raises(DataError, match="1 of 2 to train on, and 16 are needed"):
         SpanReaderTrainer(Corpus("none").group(), None, PASSAGES).prepare([ITEMS[0], WITHOUT], (), 0)

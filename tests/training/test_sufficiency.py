@@ -27,9 +27,9 @@ from spolia.training.sufficiency import (
     SampledChain,
     SufficiencyTrainer,
     answer_logprob,
-    best_threshold,
+    choose_threshold,
+    measure_stopping,
     sample_chains,
-    stopped,
     sufficiency_rows,
 )
 from spolia.training.training import train
@@ -37,24 +37,24 @@ from spolia.types import Answer, Chain, Item, Prompt, Query, Token
 from tests.cases import check_each
 
 
-def chain(item: str, *exact: float, promise: float = 0.0, said: str = "Ann") -> SampledChain:
+def chain(item: str, *exact: float, promise: float = 0.0, message: str = "Ann") -> SampledChain:
     """A chain with this EM after each of its pairs; a pair is 10 tokens, the answer 5."""
-    pairs = tuple((f"Hop {at} of {item}?", f"{said} {at}") for at in range(len(exact)))
-    tokens = tuple(10 * at + 5 for at in range(1, len(exact) + 1))
+    pairs = tuple((f"Hop {index} of {item}?", f"{message} {index}") for index in range(len(exact)))
+    tokens = tuple(10 * index + 5 for index in range(1, len(exact) + 1))
     return SampledChain(item, Chain(Query(f"What is {item}?"), pairs), exact, exact, tokens, promise)
 
 
 def test_each_beginning_up_to_the_first_that_suffices_is_a_row() -> None:
     rows = sufficiency_rows([chain("a", 0, 1, 1), chain("b", 0, 0, 0)])
-    assert [(row.item, row.written.count("Q: "), row.sufficient) for row in rows] == [
+    assert [(row.item, row.text.count("Q: "), row.sufficient) for row in rows] == [
         ("a", 1, False), ("a", 2, True), ("b", 1, False), ("b", 2, False), ("b", 3, False),
     ]  # fmt: skip
-    assert rows[1].written == "Question: What is a?\nQ: Hop 0 of a?\nA: Ann 0\nQ: Hop 1 of a?\nA: Ann 1"
+    assert rows[1].text == "Question: What is a?\nQ: Hop 0 of a?\nA: Ann 0\nQ: Hop 1 of a?\nA: Ann 1"
 
 
 def test_chains_of_one_pair_are_sampled_down_and_the_most_promising_chain_is_kept() -> None:
-    short = [chain(f"s{at}", 1, 1) for at in range(20)]
-    two = [chain(f"t{at}", 0, 1) for at in range(4)]
+    short = [chain(f"s{index}", 1, 1) for index in range(20)]
+    two = [chain(f"t{index}", 0, 1) for index in range(4)]
     rows = sufficiency_rows([*short, *two], singles=1.75, seed=3)
     assert sum(row.item.startswith("s") for row in rows) == 7
     assert rows == sufficiency_rows([*short, *two], singles=1.75, seed=3)
@@ -64,24 +64,26 @@ def test_chains_of_one_pair_are_sampled_down_and_the_most_promising_chain_is_kep
 
 
 def test_a_threshold_saves_what_it_can_without_losing_more_than_is_allowed() -> None:
-    chains = [chain(f"q{at}", 0, 1, 1, 1) for at in range(180)] + [chain(f"r{at}", 0, 0, 0, 1) for at in range(120)]
+    chains = [chain(f"q{index}", 0, 1, 1, 1) for index in range(180)] + [
+        chain(f"r{index}", 0, 0, 0, 1) for index in range(120)
+    ]
     scores = [[0.1, 0.9, 0.9, 0.9]] * 180 + [[0.1, 0.4, 0.4, 0.4]] * 120
-    found = best_threshold(chains, scores, most_lost=0.015)
-    assert 0.4 < found.threshold <= 0.9
-    assert found.change == 0
-    assert found.saved == pytest.approx(180 * 20 / (300 * 45))
-    assert stopped(chains, [2] * 300).change == pytest.approx(-0.4)
-    assert stopped(chains, [2] * 300).lower < -0.4
+    result = choose_threshold(chains, scores, most_lost=0.015)
+    assert 0.4 < result.threshold <= 0.9
+    assert result.change == 0
+    assert result.saved == pytest.approx(180 * 20 / (300 * 45))
+    assert measure_stopping(chains, [2] * 300).change == pytest.approx(-0.4)
+    assert measure_stopping(chains, [2] * 300).lower < -0.4
     confused = [[0.9, 0.1, 0.1, 0.1]] * 300
-    assert best_threshold(chains, confused, 0.015).saved == 0
+    assert choose_threshold(chains, confused, 0.015).saved == 0
 
 
 def test_too_few_questions_show_no_threshold() -> None:
-    chains = [chain(f"q{at}", 0, 1, 1, 1) for at in range(150)]
-    found = best_threshold(chains, [[0.1, 0.9, 0.9, 0.9]] * 150, most_lost=0.015)
-    assert found.threshold == NEVER
-    assert "About 199 questions with chains can show that" in found.said(0.015)
-    assert best_threshold([], [], 0.015).threshold == NEVER
+    chains = [chain(f"q{index}", 0, 1, 1, 1) for index in range(150)]
+    result = choose_threshold(chains, [[0.1, 0.9, 0.9, 0.9]] * 150, most_lost=0.015)
+    assert result.threshold == NEVER
+    assert "About 199 questions with chains can show that" in result.describe(0.015)
+    assert choose_threshold([], [], 0.015).threshold == NEVER
 
 
 class Scoring(ScriptedModel):
@@ -94,7 +96,7 @@ class Scoring(ScriptedModel):
 def test_the_chain_of_a_question_that_makes_its_answer_likeliest_is_learned_from_by_default() -> None:
     llm = Scoring(("",), capabilities=frozenset(("chat", "scores")))
     item = Item("a", "What is a?", ("Ann 1",))
-    unlikely, likely = (one.chain for one in (chain("a", 0, 0, said="Bob"), chain("a", 0, 1)))
+    unlikely, likely = (sampled_chain.chain for sampled_chain in (chain("a", 0, 0, message="Bob"), chain("a", 0, 1)))
     assert (answer_logprob(llm, item, unlikely), answer_logprob(llm, item, likely)) == (-4.0, -0.5)
     search = BM25(Corpus("none").group())
     assert SufficiencyTrainer(llm, search).best_only
@@ -112,9 +114,9 @@ def test_a_threshold_chosen_among_many_loses_more_than_is_allowed_as_seldom_as_i
     wrong = chosen = 0
     for _ in range(60):  # the classifier knows nothing, and 5 % of the chains that end early lose their answer
         loses = draw.random(questions) < 0.05
-        chains = [chain(f"q{at}", float(not lost), 1) for at, lost in enumerate(loses)]
+        chains = [chain(f"q{index}", float(not lost), 1) for index, lost in enumerate(loses)]
         scores = draw.random((questions, 2)).tolist()
-        threshold = best_threshold(chains, scores, most_lost=0.015, tried=100).threshold
+        threshold = choose_threshold(chains, scores, most_lost=0.015, tried=100).threshold
         chosen += threshold < NEVER
         wrong += 0.05 * max(0.0, 1 - threshold) > 0.015
     assert chosen >= least
@@ -122,29 +124,29 @@ def test_a_threshold_chosen_among_many_loses_more_than_is_allowed_as_seldom_as_i
 
 
 def trainer_on(chains: list[SampledChain], **options: Any) -> SufficiencyTrainer:
-    made = SufficiencyTrainer(ScriptedModel(("",)), BM25(Corpus("none").group()), chains=chains, **options)
-    items = [Item(id, f"What is {id}?") for id in dict.fromkeys(one.item for one in chains)]
-    made.prepare(items, items[:2], 0)
-    return made
+    trainer = SufficiencyTrainer(ScriptedModel(("",)), BM25(Corpus("none").group()), chains=chains, **options)
+    items = [Item(id, f"What is {id}?") for id in dict.fromkeys(sampled_chain.item for sampled_chain in chains)]
+    trainer.prepare(items, items[:2], 0)
+    return trainer
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
 def test_the_gradient_is_that_of_the_loss(hidden: int) -> None:
-    made = trainer_on([chain("a", 0, 1), chain("of b", 0, 0, 1), chain("c", 0, 0), chain("d", 1)], hidden=hidden)
+    trainer = trainer_on([chain("a", 0, 1), chain("of b", 0, 0, 1), chain("c", 0, 0), chain("d", 1)], hidden=hidden)
     draw = np.random.default_rng(0)
     for _ in range(3):
-        made.step(0.0)
-    _, slopes = made._gradient()
-    values = [one for layer in made.layers for one in layer]
+        trainer.step(0.0)
+    _, slopes = trainer._compute_gradient()
+    values = [item for layer in trainer.layers for item in layer]
     for value, slope in zip(values, slopes, strict=True):
-        at = (-1, *(int(draw.integers(size)) for size in value.shape[1:]))  # of the model that sees all rows
-        before, ends = value[at], []
-        for moved in (1e-5, -1e-5):
-            value[at] = before + moved
-            penalty = made.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in made.layers)
-            ends.append(made._gradient()[0] + penalty)
-        value[at] = before
-        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[at], abs=1e-6)
+        position = (-1, *(int(draw.integers(size)) for size in value.shape[1:]))  # of the model that sees all rows
+        previous_value, ends = value[position], []
+        for shift in (1e-5, -1e-5):
+            value[position] = previous_value + shift
+            penalty = trainer.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in trainer.layers)
+            ends.append(trainer._compute_gradient()[0] + penalty)
+        value[position] = previous_value
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[position], abs=1e-6)
 
 
 def test_what_cannot_be_learned_is_refused() -> None:
@@ -155,11 +157,18 @@ def test_what_cannot_be_learned_is_refused() -> None:
 
 
 def test_features_of_a_chain_are_counted() -> None:
-    written = "Question: Who is the mother of Ann?\nQ: Who is Ann?\nA: A painter.\nQ: Her mother?\nA: I do not know."
-    found = ChainFeatures.from_texts(
-        "Who is the mother of Ann?", written, {"who": 0.0, "is": 0.0, "the": 0.0, "of": 0.0}, 2.0
+    text = "Question: Who is the mother of Ann?\nQ: Who is Ann?\nA: A painter.\nQ: Her mother?\nA: I do not know."
+    chain_features = ChainFeatures.from_texts(
+        "Who is the mother of Ann?", text, {"who": 0.0, "is": 0.0, "the": 0.0, "of": 0.0}, 2.0
     )
-    assert (found.steps, found.answers, found.failures, found.last_failed, found.hops, found.hops_left) == (
+    assert (
+        chain_features.steps,
+        chain_features.answers,
+        chain_features.failures,
+        chain_features.last_failed,
+        chain_features.hops,
+        chain_features.hops_left,
+    ) == (
         2,
         1,
         1,
@@ -167,8 +176,19 @@ def test_features_of_a_chain_are_counted() -> None:
         3,
         2,
     )
-    assert (found.covered, found.uncovered, found.asks_who, found.asks_when, found.new) == (0.5, 2, 1, 0, 0)
-    assert (found.loose, found.chained, found.answer_in_question, found.head) == (1, 0, 0, 0.2)
+    assert (
+        chain_features.covered,
+        chain_features.uncovered,
+        chain_features.asks_who,
+        chain_features.asks_when,
+        chain_features.new,
+    ) == (0.5, 2, 1, 0, 0)
+    assert (chain_features.loose, chain_features.chained, chain_features.answer_in_question, chain_features.head) == (
+        1,
+        0,
+        0,
+        0.2,
+    )
 
 
 @pytest.mark.slow
@@ -179,32 +199,32 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     reader = SimulatedReader.from_data(data, items, Profile(miss=0.05))
     search = BM25(index_passages(data, folder=tmp_path), top_k=5)
     chains = list(sample_chains(reader, search, items, steps=4, n=1))
-    for asked in (True, False):  # after a kill a model is not asked again
+    for request in (True, False):  # after a kill a model is not asked again
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache) as run:
             assert list(sample_chains(reader, search, items[:3], steps=4, n=1)) == chains[:3]
-        assert bool(run.spent.calls) == asked
-    assert {one.item for one in chains} == {item.id for item in items}
-    assert all(list(one.tokens) == sorted(one.tokens) for one in chains)
+        assert bool(run.spent.calls) == request
+    assert {entry.item for entry in chains} == {item.id for item in items}
+    assert all(list(entry.tokens) == sorted(entry.tokens) for entry in chains)
     trainer = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)
-    again = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)
-    given = {"llm": reader, "chunks": search.group}
-    found, twice = (
-        train(one, items, tmp_path / name, kept_apart=(), steps=80, given=given)
-        for one, name in ((trainer, "one"), (again, "two"))
+    second_trainer = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)
+    objects = {"llm": reader, "chunks": search.group}
+    training, twice = (
+        train(entry, items, tmp_path / name, kept_apart=(), steps=80, named_objects=objects)
+        for entry, name in ((trainer, "one"), (second_trainer, "two"))
     )
-    assert found.sha256 == twice.sha256
-    assert found.card["curve"][-1]["loss"] < found.card["curve"][0]["loss"]
-    spent = {}
-    for name, flow in (("all", trainer.untrained()), ("some", found.flow)):
+    assert training.sha256 == twice.sha256
+    assert training.card["curve"][-1]["loss"] < training.card["curve"][0]["loss"]
+    spent_data = {}
+    for name, flow in (("all", trainer.untrained()), ("some", training.flow)):
         with Run() as run, run.lane() as lane:
             answers = [flow(Query(item.question)) for item in items[:8]]
         assert all(isinstance(answer, Answer) for answer in answers)
-        spent[name] = lane.usage.input_tokens
-    assert spent["some"] < spent["all"]
+        spent_data[name] = lane.usage.input_tokens
+    assert spent_data["some"] < spent_data["all"]
     weights = json.loads((tmp_path / "one" / "weights.json").read_text())
     assert 0 < weights["threshold"] < 1
     with pytest.raises(WeightsError, match="trained with the embedder"):
-        TrainedClassifier("sufficiency", found.weights, Wide(16)).scores("Who?", ["Question: Who?"])
+        TrainedClassifier("sufficiency", training.weights, Wide(16)).scores("Who?", ["Question: Who?"])
 
 
 class Wide(HashingEmbedder):
@@ -226,8 +246,8 @@ class Wide(HashingEmbedder):
     ],
 )
 def test_weights_that_are_none_are_refused(change: dict[str, Any], said: str) -> None:
-    made = trainer_on([chain("a", 0, 1), chain("b", 0, 0, 1)], embedder=Wide(16))
-    plain = made.weights()
+    trainer = trainer_on([chain("a", 0, 1), chain("b", 0, 0, 1)], embedder=Wide(16))
+    plain = trainer.weights()
     assert TextClassifier.from_plain("sufficiency", plain).probabilities(
         [("Who?", "Question: Who?")], Wide(16)
     ).shape == (1, 2)
@@ -236,4 +256,4 @@ def test_weights_that_are_none_are_refused(change: dict[str, Any], said: str) ->
     with pytest.raises(WeightsError, match=said):
         TextClassifier.from_plain("sufficiency", plain | change)
     with pytest.raises(WeightsError, match=next(iter(change))):
-        TextClassifier.from_plain("sufficiency", {name: one for name, one in plain.items() if name not in change})
+        TextClassifier.from_plain("sufficiency", {name: item for name, item in plain.items() if name not in change})

@@ -15,8 +15,8 @@ from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.learned.term_weights import FEATURES, WeightedTerms, repeat_words, term_features
 from spolia.stores.corpus import NodeGroup
-from spolia.training.parts import trainer_of
-from spolia.training.term_weights import TermWeightsTrainer, WordsOfQuestion
+from spolia.training.parts import make_trainer
+from spolia.training.term_weights import QuestionWords, TermWeightsTrainer
 from spolia.training.trainer import TrainingContext
 from spolia.training.training import train
 from spolia.types import Item, Query
@@ -28,9 +28,14 @@ NAMES = ("Balo", "Cori", "Duna", "Feli", "Garo", "Holi", "Kela", "Lori", "Maro",
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
     """Towns by name, and letters that hold what surrounds the name in each question."""
-    towns = {name: f"{name} has a mill, and {at} people live there beside the water." for at, name in enumerate(NAMES)}
+    towns = {
+        name: f"{name} has a mill, and {index} people live there beside the water." for index, name in enumerate(NAMES)
+    }
     frame = ["please", "kindly", "tell", "once", "more"]
-    letters = {f"letter{at}": f"{' '.join(frame[: 1 + at % 5])} {frame[at % 3]}, number {at}." for at in range(10)}
+    letters = {
+        f"letter{index}": f"{' '.join(frame[: 1 + index % 5])} {frame[index % 3]}, number {index}."
+        for index in range(10)
+    }
     return store(tmp_path_factory.mktemp("words") / "s.spolia", towns | letters)
 
 
@@ -42,60 +47,64 @@ ITEMS = [
 def test_the_gradient_is_that_of_the_expected_reward() -> None:
     """For a reward that is linear in the weights it is known: the feature sums of the words that are rewarded."""
     worth = np.array([1.0, -2.0, 0.5])
-    seen = np.random.default_rng(1).normal(size=(3, len(FEATURES)))
+    observation = np.random.default_rng(1).normal(size=(3, len(FEATURES)))
 
     class Linear(TermWeightsTrainer):
-        def reward(self, one: WordsOfQuestion, logs: np.ndarray) -> float:
+        def reward(self, one: QuestionWords, logs: np.ndarray) -> float:
             return float(logs @ worth)
 
-    made = Linear.__new__(Linear)
-    made.spread, made.theta = 0.5, np.full(len(FEATURES), 0.1)
-    one = WordsOfQuestion(ITEMS[0], ("a", "b", "c"), seen)
+    instance = Linear.__new__(Linear)
+    instance.spread, instance.theta = 0.5, np.full(len(FEATURES), 0.1)
+    question = QuestionWords(ITEMS[0], ("a", "b", "c"), observation)
     draw = np.random.default_rng(0)
-    loss, slope = made.gradient([one] * 4_000, draw)
-    assert loss == pytest.approx(-float(seen @ made.theta @ worth))
-    assert slope == pytest.approx(-(worth @ seen), abs=0.25)
+    loss, slope = instance.estimate_gradient([question] * 4_000, draw)
+    assert loss == pytest.approx(-float(observation @ instance.theta @ worth))
+    assert slope == pytest.approx(-(worth @ observation), abs=0.25)
 
 
 @pytest.mark.slow
 def test_words_that_find_gold_weigh_more_and_the_reader_sees_the_question(group: NodeGroup, tmp_path: Path) -> None:
-    made = TermWeightsTrainer(group, batch=6, rate=0.2)
-    found = train(made, ITEMS[:8], tmp_path / "a", kept_apart=ITEMS[8:], steps=15)
-    score = found.card["score"]
+    trainer = TermWeightsTrainer(group, batch=6, rate=0.2)
+    training = train(trainer, ITEMS[:8], tmp_path / "a", kept_apart=ITEMS[8:], steps=15)
+    score = training.card["score"]
     assert score["trained"]["mean"] > score["untrained"]["mean"] + 0.2
-    assert found.card["curve"][-1]["loss"] < found.card["curve"][0]["loss"]
-    again = TermWeightsTrainer(group, batch=6, rate=0.2)
-    assert train(again, ITEMS[:8], tmp_path / "b", kept_apart=ITEMS[8:], steps=15).sha256 == found.sha256
-    query = WeightedTerms(group, found.weights)(Query(ITEMS[9].question))
+    assert training.card["curve"][-1]["loss"] < training.card["curve"][0]["loss"]
+    second_trainer = TermWeightsTrainer(group, batch=6, rate=0.2)
+    assert train(second_trainer, ITEMS[:8], tmp_path / "b", kept_apart=ITEMS[8:], steps=15).sha256 == training.sha256
+    query = WeightedTerms(group, training.weights)(Query(ITEMS[9].question))
     assert query.question == ITEMS[9].question
     assert query.text.split().count(NAMES[9]) > query.text.split().count("kindly")
 
 
 @pytest.mark.slow
 def test_an_interrupted_training_gives_the_same_weights(group: NodeGroup) -> None:
-    whole, killed, again = (TermWeightsTrainer(group, batch=4) for _ in range(3))
-    for made in (whole, killed, again):
-        made.prepare(ITEMS, (), 3)
-    for at in range(6):
-        whole.step(at / 6)
-    for at in range(2):
-        killed.step(at / 6)
-    again.restore({name: np.array(one) for name, one in killed.state().items()})
-    for at in range(2, 6):
-        again.step(at / 6)
-    assert again.weights() == whole.weights()
+    whole, killed, second_trainer = (TermWeightsTrainer(group, batch=4) for _ in range(3))
+    for instance in (whole, killed, second_trainer):
+        instance.prepare(ITEMS, (), 3)
+    for index in range(6):
+        whole.step(index / 6)
+    for index in range(2):
+        killed.step(index / 6)
+    second_trainer.restore({name: np.array(item) for name, item in killed.state().items()})
+    for index in range(2, 6):
+        second_trainer.step(index / 6)
+    assert second_trainer.weights() == whole.weights()
     assert any(whole.weights()["weights"].values())
 
 
 def test_a_reader_rewards_the_words_whose_passages_it_answers_from(group: NodeGroup) -> None:
-    made = trainer_of("rewriter", TrainingContext(group, llm=ScriptedModel(("3",))))
-    assert isinstance(made, TermWeightsTrainer)
-    made.prepare(ITEMS, (), 0)
-    assert [made.reward(one, np.zeros(len(one.words))) for one in made.questions[2:5]] == [0.0, 1.0, 0.0]
-    assert (made.measure, made.settings()["model"]) == ("F1", made.llm.name if made.llm else "")
-    assert made.untrained().steps[1] == Reader(ScriptedModel(("3",)))  # type: ignore[attr-defined]
-    made.weights()
-    assert made.notes[-1] == "No rewriting changed the reward, so that all words count the same."
+    trainer = make_trainer("rewriter", TrainingContext(group, llm=ScriptedModel(("3",))))
+    assert isinstance(trainer, TermWeightsTrainer)
+    trainer.prepare(ITEMS, (), 0)
+    assert [trainer.reward(question, np.zeros(len(question.words))) for question in trainer.questions[2:5]] == [
+        0.0,
+        1.0,
+        0.0,
+    ]
+    assert (trainer.measure, trainer.settings()["model"]) == ("F1", trainer.llm.name if trainer.llm else "")
+    assert trainer.untrained().steps[1] == Reader(ScriptedModel(("3",)))  # type: ignore[attr-defined]
+    trainer.weights()
+    assert trainer.notes[-1] == "No rewriting changed the reward, so that all words count the same."
 
 
 def test_untrained_weights_leave_the_ranking_as_it_is(group: NodeGroup, tmp_path: Path) -> None:

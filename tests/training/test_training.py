@@ -22,9 +22,9 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.stores.corpus import NodeGroup
 from spolia.training import training
-from spolia.training.parts import trainer_of
+from spolia.training.parts import make_trainer
 from spolia.training.trainer import Arrays, TrainingContext
-from spolia.training.training import QuestionSplit, Trained, marks, train
+from spolia.training.training import QuestionSplit, Trained, link_keys_of, train
 from spolia.types import Item, Query, Ranking
 
 
@@ -77,15 +77,15 @@ def items(world: DataSet) -> list[Item]:
 
 @pytest.fixture
 def done(passages: NodeGroup, items: list[Item], tmp_path: Path) -> Trained:
-    return train(Line(passages), items, tmp_path / "line", given={"chunks": passages})
+    return train(Line(passages), items, tmp_path / "line", named_objects={"chunks": passages})
 
 
 @pytest.mark.slow
 def test_the_card_says_what_was_trained_and_flow_and_weights_lie_beside_it(done: Trained, tmp_path: Path) -> None:
     card = json.loads((tmp_path / "line" / "card.json").read_text())
     assert card["sha256"] == done.sha256
-    said = "Of 60 questions: 24 to train on, 13 for validation, 23 kept apart for the score."
-    assert card["notes"][:2] == [said, "One weight."]
+    message = "Of 60 questions: 24 to train on, 13 for validation, 23 kept apart for the score."
+    assert card["notes"][:2] == [message, "One weight."]
     assert card["notes"][2].startswith("No gain shown: R@5 changes by +0.0 points [")
     assert card["steps"] == {"made": 20, "most": 20, "converged": False, "pilot": None}
     assert card["score"]["difference"]["mean"] == 0.0
@@ -106,9 +106,9 @@ def test_a_killed_training_goes_on_and_gives_the_weights_of_one_that_was_not_kil
         train(Line(passages, dies_at=12), items, tmp_path / "killed")
     with pytest.raises(DataError, match="holds another training that was interrupted"):
         train(Line(passages), items, tmp_path / "killed", seed=1)
-    again = Line(passages)
-    assert train(again, items, tmp_path / "killed").sha256 == done.sha256
-    assert again.made == 9  # the steps that were kept are not made again
+    second_line = Line(passages)
+    assert train(second_line, items, tmp_path / "killed").sha256 == done.sha256
+    assert second_line.made == 9  # the steps that were kept are not made again
     finished = Line(passages)
     assert train(finished, items, tmp_path / "killed").sha256 == done.sha256
     assert finished.made == 0
@@ -120,10 +120,10 @@ def test_a_killed_training_goes_on_and_gives_the_weights_of_one_that_was_not_kil
 def test_a_time_becomes_steps_by_a_pilot_that_leaves_no_trace_in_the_weights(
     passages: NodeGroup, items: list[Item], tmp_path: Path
 ) -> None:
-    found = train(Line(passages), items, tmp_path / "timed", budget_s=1e-9)
-    assert found.card["steps"]["made"] == 1
-    assert found.card["steps"]["pilot"]["budget_s"] == 1e-9
-    assert found.weights.tensors("line")["weight"].tolist() == [0.5]
+    found_training = train(Line(passages), items, tmp_path / "timed", budget_s=1e-9)
+    assert found_training.card["steps"]["made"] == 1
+    assert found_training.card["steps"]["pilot"]["budget_s"] == 1e-9
+    assert found_training.weights.tensors("line")["weight"].tolist() == [0.5]
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_what_was_trained_on_is_not_reported_on(passages: NodeGroup, items: list
     log = UsageLog(tmp_path / "looks.jsonl", marks_of(many))
     train(Line(passages), many, tmp_path / "line", usage_log=log, steps=1)
     assert not Experiment(BM25(passages), many, "R@5").run(usage_log=log).tuned_count
-    split = QuestionSplit.of(many)
+    split = QuestionSplit.from_items(many)
     Experiment(BM25(passages), split.kept_apart, "R@5").run(usage_log=log)
     weights = TrainedWeights(str(tmp_path / "line"))  # whose card names the questions, wherever they are asked
     assert all(weights.was_trained_on(f" {item.question.upper()}") for item in split.train)
@@ -159,16 +159,17 @@ SHAPES: Mapping[str, list[Item]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_most_questions_train_and_no_part_shares_an_id_a_text_or_a_passage_with_another(shape: str) -> None:
     items = SHAPES[shape]
-    split = QuestionSplit.of(items)
-    train, validation, apart = (
-        {mark for item in part for mark in marks(item)} for part in (split.train, split.validation, split.kept_apart)
+    split = QuestionSplit.from_items(items)
+    train, validation, separate_marks = (
+        {mark for item in part for mark in link_keys_of(item)}
+        for part in (split.train, split.validation, split.kept_apart)
     )
     assert not train & validation
-    assert not (train | validation) & apart
+    assert not (train | validation) & separate_marks
     assert sum(map(len, split.ids.values())) + split.left_out == len(items)
     assert len(split.train) > len(items) / 2
     assert split.kept_apart
-    assert QuestionSplit.of(items[::-1]).kept_apart == split.kept_apart[::-1]
+    assert QuestionSplit.from_items(items[::-1]).kept_apart == split.kept_apart[::-1]
 
 
 @pytest.mark.slow
@@ -190,12 +191,12 @@ def test_a_loss_that_is_no_number_and_too_few_questions_end_the_training(
 
 
 def test_a_split_with_few_questions_to_train_on_or_none_for_the_score_warns_and_says_what_to_do() -> None:
-    shared = [Item(f"q{at}", f"{at}?", gold=(("p",),)) for at in range(7)]
-    few, without_score = QuestionSplit.of(shared).warnings
+    shared = [Item(f"q{index}", f"{index}?", gold=(("p",),)) for index in range(7)]
+    few, without_score = QuestionSplit.from_items(shared).warnings
     assert "only 7 questions to train on, fewer than 8" in few
     assert "Give more questions, or ones that do not share gold passages." in without_score
-    apart = [Item(f"q{at}", f"{at}?", gold=((f"p{at}",),)) for at in range(60)]
-    assert not QuestionSplit.of(apart).warnings
+    separate_items = [Item(f"q{index}", f"{index}?", gold=((f"p{index}",),)) for index in range(60)]
+    assert not QuestionSplit.from_items(separate_items).warnings
 
 
 @pytest.mark.slow
@@ -229,21 +230,21 @@ def test_an_option_that_a_part_does_not_take_is_refused(
 ) -> None:
     llm = ScriptedModel(("",))
     with pytest.raises(DataError, match=said):
-        trainer_of(part, TrainingContext(passages, None, llm, lambda top_k: BM25(passages, top_k), **given))
+        make_trainer(part, TrainingContext(passages, None, llm, lambda top_k: BM25(passages, top_k), **given))
 
 
 @pytest.mark.slow
 def test_a_full_disk_ends_the_training_with_what_to_do_and_the_last_checkpoint_stays(
     passages: NodeGroup, items: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = array_files.write_arrays
+    original = array_files.write_arrays
     calls = list[Path]()
 
     def full(path: Path, arrays: Mapping[str, Any]) -> None:
         calls.append(path)
         if len(calls) > 2:
             raise OSError(28, "No space left on device")
-        written(path, arrays)
+        original(path, arrays)
 
     monkeypatch.setattr(training, "write_arrays", full)
     monkeypatch.setattr(training, "KEPT_EVERY_S", 0.0)
@@ -251,7 +252,7 @@ def test_a_full_disk_ends_the_training_with_what_to_do_and_the_last_checkpoint_s
     with pytest.raises(DataError, match=r"No space left on device.*run the same command again"):
         train(Line(passages), items, tmp_path / "line", steps=9)
     assert calls[0].exists()
-    monkeypatch.setattr(training, "write_arrays", written)
+    monkeypatch.setattr(training, "write_arrays", original)
     assert train(Line(passages), items, tmp_path / "line", steps=9).card["steps"]["made"] == 9
 
 

@@ -10,7 +10,7 @@ import click
 
 from spolia.cli.options import BUILDS
 from spolia.cli.screen import Screen, visible
-from spolia.core.environment import env_of, not_allowed
+from spolia.core.environment import disallowed_env, env_of
 from spolia.core.operator import Operator
 from spolia.errors import QueryError, StoreError
 from spolia.models.http.remote import Remote
@@ -30,7 +30,7 @@ def print_flow_servers(
 
     A flow file may come from somebody else, and name a server that its reader would not send documents to.
     """
-    for server in dict.fromkeys(servers_of(flow)):
+    for server in dict.fromkeys(list_flow_servers(flow)):
         screen.say(describe_destination(server, is_estimate=estimate))
     models = [resource for resource in flow.resources if isinstance(resource, LanguageModel)]
     if requested_model is not None and requested_model.name not in {model.name for model in models}:
@@ -38,16 +38,16 @@ def print_flow_servers(
     return bool(models)
 
 
-def servers_of(flow: Operator[Any, Any], opened: Corpus | None = None) -> Iterator[Remote]:
+def list_flow_servers(flow: Operator[Any, Any], allowed_store: Corpus | None = None) -> Iterator[Remote]:
     """Yield the servers that a flow asks, with those of the groups that it would build at their first use.
 
     Args:
-        opened: the only store that may be opened to find out which groups are built; None for any.
+        allowed_store: the only store that may be opened to find out which groups are built; None for any.
     """
-    for one in flow.resources:
-        if isinstance(one, Remote):
-            yield one
-    for group in list_unbuilt_groups(flow, opened):
+    for resource in flow.resources:
+        if isinstance(resource, Remote):
+            yield resource
+    for group in list_unbuilt_groups(flow, allowed_store):
         yield from list_build_servers(group)
 
 
@@ -63,7 +63,7 @@ def list_unbuilt_groups(flow: Operator[Any, Any], allowed_store: Corpus | None =
 def list_build_servers(group: NodeGroup) -> Iterator[Remote]:
     """Yield the servers that get the texts of documents when a group is built."""
     if group.definition is not None:
-        yield from servers_of(group.definition.transform)
+        yield from list_flow_servers(group.definition.transform)
         yield from (
             embedding.embedder for embedding in group.definition.embeddings if isinstance(embedding.embedder, Remote)
         )
@@ -150,7 +150,7 @@ def list_destinations(
     """
     named_servers, trusted_servers = _server_models(named_models), _server_models(trusted)
     rows = list[dict[str, Any]]()
-    for resource in dict.fromkeys((*servers_of(flow, allowed_store), *flow.resources)):
+    for resource in dict.fromkeys((*list_flow_servers(flow, allowed_store), *flow.resources)):
         address = next(
             (value for name in ("base_url", "url", "path") if "://" in (value := str(getattr(resource, name, "")))), ""
         )
@@ -161,7 +161,7 @@ def list_destinations(
                 "to": address,
                 "model": server[1],
                 "keys": list(env_of(resource)),
-                "not_allowed": [] if server in trusted_servers else list(not_allowed(resource)),
+                "not_allowed": [] if server in trusted_servers else list(disallowed_env(resource)),
             }
             if row not in rows:
                 rows.append(row)

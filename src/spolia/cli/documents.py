@@ -14,7 +14,7 @@ from spolia.cli.screen import Renderable, indented, one_line, table, text
 from spolia.core.codec import encode
 from spolia.errors import QueryError, strip_name
 from spolia.evaluation.data.json_lines import replace_files
-from spolia.indexing.quality import Quality, attempts_told, facts, page
+from spolia.indexing.quality import Quality, format_attempts, format_facts, render_page
 from spolia.indexing.sync.files import TEXT, is_elsewhere
 from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import EARLIEST_NS, SourceRow
@@ -105,7 +105,7 @@ def find_source(snapshot: Snapshot, name: str, access: Sequence[str] | None = No
 def _build_source(
     source: SourceRow, document: Document | None, characters: int, missing: MissingGroups
 ) -> StoredSource:
-    report = DocumentReport.of(source.report) if source.report else None
+    report = DocumentReport.from_json(source.report) if source.report else None
     return StoredSource(source, document, characters, report, missing.get(source.document, {}))
 
 
@@ -125,7 +125,7 @@ def list_parts(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
     """List by uri what was read out of a container and out of its parts; empty for other documents."""
     parts_by_container: dict[str, list[str]] = {}
     for row in sources.values():
-        if row.report and (container := DocumentReport.of(row.report).within):
+        if row.report and (container := DocumentReport.from_json(row.report).within):
             parts_by_container.setdefault(container, []).append(row.uri)
     parts = list(parts_by_container.get(uri, ()))
     for part in parts:  # it grows
@@ -233,7 +233,7 @@ def _build_table(rows: Sequence[dict[str, str]], columns: Sequence[str], width: 
 
 def write_page(path: Path, snapshot: Snapshot, store: str) -> None:
     with replace_files(path) as (part,), part.open("w", encoding="utf-8") as file:
-        file.writelines(page(snapshot, list_principals(snapshot), title=str(store)))
+        file.writelines(render_page(snapshot, list_principals(snapshot), title=str(store)))
 
 
 def explain_return(removed: StoredSource) -> str:
@@ -288,7 +288,7 @@ def nodes_of(snapshot: Snapshot, stored_source: StoredSource, group: str, access
 def describe_source(stored_source: StoredSource, counts: dict[str, int]) -> Renderable:
     data = document_data(stored_source)
     rows = [(name, data[name]) for name in SHOWN]
-    rows += [("read", facts(stored_source.source, stored_source.report))] if stored_source.report else []
+    rows += [("read", format_facts(stored_source.source, stored_source.report))] if stored_source.report else []
     rows += [("readers", format_readers(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
     rows += [(f"nodes of {group}", count) for group, count in counts.items()]
     rows += [("noticed", remark) for remark in stored_source.remarks]
@@ -323,7 +323,7 @@ def quality_table(quality: "Quality") -> Renderable:
 def format_remarks(stored_source: StoredSource) -> Renderable:
     style = "bold red" if stored_source.source.status == "failed" else "yellow"
     tried = (
-        (f"({attempts_told(stored_source.report)})",)
+        (f"({format_attempts(stored_source.report)})",)
         if stored_source.source.status == "failed" and stored_source.report
         else ()
     )

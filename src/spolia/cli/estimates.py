@@ -8,7 +8,7 @@ from typing import Any, cast
 from spolia.cli.screen import Screen, table
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
-from spolia.core.replacement import replaced
+from spolia.core.replacement import replace_parts
 from spolia.errors import ModelError, StepFailed
 from spolia.indexing.sync.cost_estimate import ModelUse
 from spolia.models.http.remote import Remote
@@ -66,7 +66,7 @@ def measure_silent_use(
         shortest.count(usage)
         longest.count(usage)
 
-    silent_flow = replaced(
+    silent_flow = replace_parts(
         without_servers(flow, count_scores),
         lambda part: Silent(part, reply_nothing) if isinstance(part, LanguageModel) else part,
     )
@@ -95,7 +95,7 @@ def without_servers(
             return BM25(part.group, part.top_k, part.source, part.filter)
         return part
 
-    return cast("Operator[Any, Any]", replaced(flow, replace_part))
+    return cast("Operator[Any, Any]", replace_parts(flow, replace_part))
 
 
 def print_estimates(

@@ -23,7 +23,7 @@ from spolia.cli.flow_parts import (
     prepare_judge,
 )
 from spolia.cli.flow_views import STAND_IN
-from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.measured_destinations import print_measured_servers
 from spolia.cli.measuring_options import MeasuringOptions, QuestionOptions
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import load_embedder, load_language_model, load_scorer
@@ -49,8 +49,8 @@ from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import Traces
 from spolia.evaluation.simulation.profile import profile_named
 from spolia.evaluation.simulation.reader import SimulatedReader
-from spolia.filters.text import named_fields
-from spolia.flow_files.built_in_flows import RETRIEVERS, SAMPLE, bm25, covers, named
+from spolia.filters.text import list_fields
+from spolia.flow_files.built_in_flows import RETRIEVERS, SAMPLE, bm25, find_builder, find_language_gap
 from spolia.flows.catalogue import MODULES
 from spolia.journal import Journal
 from spolia.models.file_hash import cache_folder
@@ -96,11 +96,11 @@ def announce_log(log: UsageLog, screen: Screen) -> Iterator[UsageLog]:
         screen.say(f"Spolia notes in {log.path} which questions were used to select flows or train parts.")
 
 
-def with_profile_store(given: Q, data: DataSet) -> Q:
-    """Take the store of the profile for data without passages of their own, if no option names a store."""
-    if given.store is not None or data.has_corpus:
-        return given
-    return replace(given, store=load_profile(given.profile_file).store or None)
+def with_profile_store(options: Q, data: DataSet) -> Q:
+    """Use the store of the profile for data without passages of their own, if no option names a store."""
+    if options.store is not None or data.has_corpus:
+        return options
+    return replace(options, store=load_profile(options.profile_file).store or None)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class EvaluationRun:
                     on_progress,
                     user_modules.operators,
                     self.screen.say,
-                    named_fields(options.web or ()),
+                    list_fields(options.web or ()),
                     estimate,
                 )
         else:
@@ -176,7 +176,7 @@ class EvaluationRun:
             )
         flows, chosen = self._load_flows(names, parts, problem)
         parsed_measures = parsed_measures or parse_measures(default_measures(items, flows.values()))
-        tell_of_measured(self.screen, flows.values(), parsed_measures, reader, estimate)
+        print_measured_servers(self.screen, flows.values(), parsed_measures, reader, estimate)
         return EvaluationSetup(source, marks_of(all_items), items, parsed_measures, flows, parts, chosen)
 
     def report(
@@ -433,7 +433,7 @@ def needs_vectors(
 ) -> bool:
     """Return whether a flow embeds questions, so that its passages need vectors; raise if the flow does not exist."""
     if not is_file(flow):
-        return named(retriever if flow in MODULES else flow) is not bm25
+        return find_builder(retriever if flow in MODULES else flow) is not bm25
     return any(
         isinstance(part, Embedder)
         for part in load_flow_file(flow, STAND_IN.but(known_operators=known_operators)).resources
@@ -445,7 +445,7 @@ def explain_unsuited(data: DataSet, embedder: Embedder) -> str:
     try:
         texts = [passage.text for passage in data.passages()]
         # A sample from the whole data set is enough to tell the language, and costs little to tokenise.
-        return covers(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE], embedder)
+        return find_language_gap(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE], embedder)
     except (WeightsError, MissingExtra) as error:
         return f"{embedder.name} cannot be used ({error})"
 

@@ -7,29 +7,29 @@ from typing import Any
 
 from spolia import flow_files, generation, models
 from spolia.cli.destinations import confirm_builds
-from spolia.cli.load_errors import in_words_of_the_command_line
+from spolia.cli.load_errors import reword_load_errors
 from spolia.cli.metadata import refuse_empty_source
 from spolia.cli.models import first_embedding, load_embedder, load_scorer
 from spolia.cli.node_groups import refuse_unknown
 from spolia.cli.options import MAIN, RerankOptions
 from spolia.cli.user_modules import load_user_modules
-from spolia.core.environment import is_looking
+from spolia.core.environment import is_display_only
 from spolia.core.operator import Operator, Retriever
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, QueryError, StoreError, WiringError
 from spolia.filters import Condition, Field, Not, Schema
-from spolia.filters.text import condition_of, named_fields
+from spolia.filters.text import condition_of, list_fields
 from spolia.flow_files.built_in_flows import (
     BUILT_IN,
     RETRIEVERS,
-    advice,
+    add_condition,
+    build_retrieval,
     choose,
-    found_by,
+    find_builder,
     hybrid,
-    named,
-    within,
+    suggest_names,
 )
-from spolia.flows.catalogue import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, find_flow
 from spolia.models.http.remote import Remote
 from spolia.models.protocols import NEXT_TOKENS, SCORES, Embedder, LanguageModel, Scorer
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -122,12 +122,12 @@ def add_second_source(parts: Parts, web: Sequence[str] | None, access: Sequence[
     if not web:
         return parts
     is_known = parts.chunks != UNNAMED
-    schema = parts.chunks.snapshot().schema if is_known else Schema(map(Field, named_fields(web)))
+    schema = parts.chunks.snapshot().schema if is_known else Schema(map(Field, list_fields(web)))
     condition = condition_of(web, schema)
     assert condition is not None
     if is_known:
         refuse_empty_source(web, condition, parts.chunks, None if access is None else frozenset(access))
-    return parts.but(second_condition=condition, web=second_of(parts.but(second_condition=condition)))
+    return parts.but(second_condition=condition, web=build_second_retriever(parts.but(second_condition=condition)))
 
 
 def refuse_unused_sources(flow: str, web: Sequence[str] | None) -> None:
@@ -143,18 +143,18 @@ def refuse_unused_sources(flow: str, web: Sequence[str] | None) -> None:
         )
 
 
-def second_of(parts: Parts, top_k: int = 5) -> Retriever | None:
-    """What searches the second source; it stands beside the store where no condition says which documents it is."""
+def build_second_retriever(parts: Parts, top_k: int = 5) -> Retriever | None:
+    """Build the retriever of the second source: beside the store if no condition selects its documents."""
     if parts.second_condition is None:
         return parts.web
     if parts.chunks == UNNAMED:
-        return within(hybrid(parts.chunks, parts.embedder, top_k=top_k), parts.second_condition)
-    return within(found_by(parts.retriever, parts.chunks, parts.embedder, top_k), parts.second_condition)
+        return add_condition(hybrid(parts.chunks, parts.embedder, top_k=top_k), parts.second_condition)
+    return add_condition(build_retrieval(parts.retriever, parts.chunks, parts.embedder, top_k), parts.second_condition)
 
 
-def first_of(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Any]:
-    """The flow whose other searches find the first source alone, where there are two."""
-    return flow if parts.second_condition is None else within(flow, Not(parts.second_condition))
+def restrict_to_first(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Any]:
+    """Restrict the other searches of a flow to the first source, if there are two."""
+    return flow if parts.second_condition is None else add_condition(flow, Not(parts.second_condition))
 
 
 def build_query(question: str, conditions: Sequence[str] | None, parts: Parts) -> Query:
@@ -173,7 +173,7 @@ def add_capabilities(llm: LanguageModel | None, flow: str) -> LanguageModel | No
     has them."""
     if not isinstance(llm, models.ChatModel) or flow not in MODULES:
         return llm
-    needed = flow_named(flow).capabilities
+    needed = find_flow(flow).capabilities
     if SCORES in needed:
         return models.CompletionModel(**{field.name: getattr(llm, field.name) for field in fields(Remote)})
     return llm.but(capabilities=llm.capabilities | needed)
@@ -188,22 +188,24 @@ def load_flow(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operat
         return flow, ""
     limits = {} if top_k is None else {"top_k": top_k}
     if name == "default":
-        return found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer), _explain_choice(parts)
+        return build_retrieval(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer), _explain_choice(parts)
     options: dict[str, Any] = {"retriever": parts.retriever} if name in MODULES else {}
     if name in MODULES:
         options["scorer"] = parts.scorer
     try:
         if name in MODULES and name != "naive":
-            options["web"] = second_of(parts, top_k or flow_named(name).top_k)
+            options["web"] = build_second_retriever(parts, top_k or find_flow(name).top_k)
         if name in RETRIEVERS:
-            flow = found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer, parts.ranker)
+            flow = build_retrieval(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer, parts.ranker)
         else:
-            flow = named(name)(parts.chunks, parts.embedder, add_capabilities(parts.llm, name), **limits, **options)
+            flow = find_builder(name)(
+                parts.chunks, parts.embedder, add_capabilities(parts.llm, name), **limits, **options
+            )
     except WiringError as error:
         if parts.embedder_error:
             error.add_note(parts.embedder_error)
         raise
-    flow = override_prompts(first_of(flow, parts) if name in MODULES else flow, parts.prompts)
+    flow = override_prompts(restrict_to_first(flow, parts) if name in MODULES else flow, parts.prompts)
     has_choice = parts.retriever == "default" and (name in CHOOSING or (name in MODULES and bool(parts.embedder_error)))
     return flow, _explain_choice(parts) if has_choice else ""
 
@@ -225,10 +227,10 @@ def load_flow_file(name: str, parts: Parts) -> Operator[Query, Any]:
     file = Path(name)
     if not file.exists():
         candidates = (str(path) for path in file.parent.glob("*") if path.suffix.lower() in SUFFIXES)
-        raise FlowFileError(f"{name} does not exist. {advice(name, candidates)}")
-    with in_words_of_the_command_line():
+        raise FlowFileError(f"{name} does not exist. {suggest_names(name, candidates)}")
+    with reword_load_errors():
         flow = flow_files.load(Path(name), parts.by_name(), parts.known_operators)
-    if not is_looking():
+    if not is_display_only():
         # A flow file may name servers, so nothing of it runs before the user confirms.
         confirm_builds(name, flow, (*parts.by_name().values(), *parts.trusted))
     return flow

@@ -1,4 +1,4 @@
-"""Flows only to be looked at: with stand-ins for a store and models that are not named."""
+"""Views of flows, with stand-ins for a store and models that are not named."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,19 +12,19 @@ from spolia.cli.flow_parts import (
     add_capabilities,
     add_second_source,
     build_parts,
-    first_of,
+    build_second_retriever,
     load_flow,
     override_prompts,
-    second_of,
+    restrict_to_first,
 )
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import load_embedder, load_language_model, load_scorer
 from spolia.cli.options import MAIN, RerankOptions
 from spolia.cli.user_modules import load_user_modules
-from spolia.core.environment import unused
+from spolia.core.environment import display_only
 from spolia.core.operator import Operator
-from spolia.flow_files.built_in_flows import RETRIEVERS, found_by, from_paper, hybrid
-from spolia.flows.catalogue import MODULES, flow_named
+from spolia.flow_files.built_in_flows import RETRIEVERS, build_retrieval, from_paper, hybrid
+from spolia.flows.catalogue import MODULES, find_flow
 from spolia.generation.extract import Extract
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.reranking import RerankModel
@@ -38,32 +38,34 @@ STAND_IN = Parts(
 )
 
 
-def looked_at(
+def load_view_parts(
     store: str | None,
-    known: Sequence[str] | None = None,
+    modules: Sequence[str] | None = None,
     prompts: Path | None = None,
     web: Sequence[str] | None = None,
     profile_file: Path | None = None,
 ) -> Parts:
-    """The parts of a store and the models of the profile, or their stand-ins. Asks no model."""
+    """Load the parts of a store and the models of the profile, or their stand-ins. Asks no model."""
     profile = load_profile(profile_file)
-    named, store = {**profile.options(), "profile_file": profile_file}, store or profile.store or None
-    models = RerankOptions(**{one.name: named[one.name] for one in fields(RerankOptions) if one.name in named})
-    with unused():
-        llm = load_language_model(named.get("llm", ""), named.get("model", ""), profile) or STAND_IN.llm
+    settings, store = {**profile.options(), "profile_file": profile_file}, store or profile.store or None
+    models = RerankOptions(
+        **{option.name: settings[option.name] for option in fields(RerankOptions) if option.name in settings}
+    )
+    with display_only():
+        llm = load_language_model(settings.get("llm", ""), settings.get("model", ""), profile) or STAND_IN.llm
         if store is None:
             scorer, embedder = load_scorer(models) or STAND_IN.scorer, load_embedder(models, None, MAIN, measures=False)
             parts = STAND_IN.but(
-                embedder=embedder, scorer=scorer, known_operators=load_user_modules(known).operators, prompts=prompts
+                embedder=embedder, scorer=scorer, known_operators=load_user_modules(modules).operators, prompts=prompts
             )
         else:
-            parts = build_parts(store, models, modules=known, prompts=prompts, measures=False)
+            parts = build_parts(store, models, modules=modules, prompts=prompts, measures=False)
         trusted = (llm, parts.scorer, parts.embedder) if profile.is_named else ()
         return add_second_source(parts.but(llm=llm, trusted=trusted), web)
 
 
-def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
-    """A flow by its name or file, only to be looked at: it may name any environment variable.
+def load_flow_view(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
+    """Load a flow by its name or file to look at it; it may name any environment variable.
 
     Without a store, the default as it is where the embedder suits the corpus.
     """
@@ -71,19 +73,25 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
         parts = parts.but(scorer=None)  # they rerank only where a reranker is named
     if parts.chunks == UNNAMED and name in CHOOSING:
         scorer = None if parts.scorer == STAND_IN.scorer else parts.scorer
-        found = found_by("hybrid", parts.chunks, parts.embedder, 10 if name == "default" else 5, scorer)
-        return found if name == "default" else first_of(found >> Extract(parts.embedder), parts)
+        retrieval_flow = build_retrieval("hybrid", parts.chunks, parts.embedder, 10 if name == "default" else 5, scorer)
+        return (
+            retrieval_flow if name == "default" else restrict_to_first(retrieval_flow >> Extract(parts.embedder), parts)
+        )
     if parts.chunks == UNNAMED and name in MODULES:
-        return override_prompts(first_of(as_published(name, parts), parts), parts.prompts)
-    if name in MODULES and "scorer" in flow_named(name).needs:
+        return override_prompts(restrict_to_first(build_published_view(name, parts), parts), parts.prompts)
+    if name in MODULES and "scorer" in find_flow(name).needs:
         parts = parts.but(scorer=parts.scorer or STAND_IN.scorer)
-    with unused():
+    with display_only():
         return load_flow(name, parts.but(llm=None) if name in CHOOSING else parts)[0]
 
 
-def as_published(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
-    """A published flow, only to be looked at."""
-    top_k = flow_named(name).top_k
+def build_published_view(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
+    """Build a published flow to look at it."""
+    top_k = find_flow(name).top_k
     search = hybrid(parts.chunks, parts.embedder, top_k=top_k)
-    more: dict[str, Any] = {"search": search, "web": second_of(parts, top_k), "scorer": parts.scorer}
-    return from_paper(name, parts.chunks, parts.embedder, add_capabilities(parts.llm, name), **more)
+    further_parts: dict[str, Any] = {
+        "search": search,
+        "web": build_second_retriever(parts, top_k),
+        "scorer": parts.scorer,
+    }
+    return from_paper(name, parts.chunks, parts.embedder, add_capabilities(parts.llm, name), **further_parts)

@@ -14,44 +14,49 @@ from spolia.stores.groups.materialise import materialise
 from spolia.stores.manifest import Manifest, current_definition, sort_groups
 
 
-def group_by_name(corpus: Corpus, name: str, mine: UserModules, *, rebuild: bool) -> NodeGroup:
-    """A group as modules define it; else, to rebuild it, as the store does, by the code and the models of now."""
+def define_group(corpus: Corpus, name: str, mine: UserModules, *, rebuild: bool) -> NodeGroup:
+    """Return a group as modules define it; to rebuild it, else as the store does, by present code and models."""
     stored = corpus.latest().manifests.get(name) if rebuild and name not in mine.groups else None
     return corpus.group(name, mine.groups.get(name) if stored is None else current_definition(stored, mine.operators))
 
 
-def build_groups(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: UserModules) -> Exit:
-    corpus = wanted[0].corpus
-    before = corpus.latest()
-    _tell_where_texts_go(screen, wanted, before.manifests, mine)
-    total = before.stats().documents
-    with screen.progress("building") as told:
+def build_groups(screen: Screen, groups: list[NodeGroup], rebuild: bool, mine: UserModules) -> Exit:
+    corpus = groups[0].corpus
+    previous = corpus.latest()
+    _print_build_servers(screen, groups, previous.manifests, mine)
+    total = previous.stats().documents
+    with screen.progress("building") as show_progress:
 
         def tell(group: str, documents: int, embedded: int) -> None:
-            told(documents, total, f"{group}, {embedded} embedded" if embedded else group)
+            show_progress(documents, total, f"{group}, {embedded} embedded" if embedded else group)
 
         try:
-            unmade = materialise(wanted, rebuild=rebuild, known=mine.operators, tell=tell)
+            unmade = materialise(groups, rebuild=rebuild, known=mine.operators, tell=tell)
         except ManifestMismatch as error:
             raise ManifestMismatch(f"{error} On the command line: the same command with --rebuild.") from error
     snapshot = corpus.latest()
     counts = dict(snapshot.stats().nodes)
-    changed = {name for name, at in snapshot.indexes.items() if before.indexes.get(name) != at}
-    names = {group.name for group in wanted} | changed
+    changed = {name for name, index_place in snapshot.indexes.items() if previous.indexes.get(name) != index_place}
+    names = {group.name for group in groups} | changed
     nodes = {name: counts.get(name, 0) for name in sorted(names)}
     screen.give(built=sorted(changed), nodes=nodes, unmade=unmade_data(unmade))
     for name in sorted(names):
         screen.show(f"{name}  {counts.get(name, 0)} nodes, {'built' if name in changed else 'as it was'}")
     for lack in unmade:
-        where = f"not in {lack.group}: {one_line(lack.uri)} " if lack.uri else f"in {lack.group},"
-        screen.show(f"{where} {one_line(lack.reason, 300)}")
+        position = f"not in {lack.group}: {one_line(lack.uri)} " if lack.uri else f"in {lack.group},"
+        screen.show(f"{position} {one_line(lack.reason, 300)}")
     return Exit.PARTLY if unmade else Exit.DONE
 
 
-def _tell_where_texts_go(
-    screen: Screen, wanted: list[NodeGroup], there: Mapping[str, Manifest], mine: UserModules
+def _print_build_servers(
+    screen: Screen, groups: list[NodeGroup], manifests: Mapping[str, Manifest], mine: UserModules
 ) -> None:
     """Report the groups being built: the requested ones, and those of the store below them."""
-    given = {group.name: group.definition for group in wanted if group.definition is not None}
-    made = with_descendants([group.name for group in wanted], sort_groups(dict(there)))
-    print_group_servers(screen, given.values(), [one for one in made if one.group not in given], mine.operators)
+    definitions = {group.name: group.definition for group in groups if group.definition is not None}
+    rebuilt = with_descendants([group.name for group in groups], sort_groups(dict(manifests)))
+    print_group_servers(
+        screen,
+        definitions.values(),
+        [manifest for manifest in rebuilt if manifest.group not in definitions],
+        mine.operators,
+    )

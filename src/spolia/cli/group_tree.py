@@ -9,21 +9,23 @@ from spolia.cli.screen import Renderable, text
 from spolia.stores.manifest import Manifest
 
 
-def group_tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Renderable:
+def build_group_tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Renderable:
     def label(name: str) -> Renderable:
         if name not in manifests:
             return text(name, "bold").append("  the whole documents", "not bold dim")
         manifest = manifests[name]
-        found = text(name, "bold").append(f"  {counts.get(name, 0)} nodes", "not bold cyan")
-        found.append(f"  {manifest.transform}", "not bold")
-        for how in manifest.embeddings:
-            found.append(f"  {how.embedder}, {how.metric}", "not bold dim")
-        return found.append(f"  sees {manifest.ref}", "not bold dim") if manifest.ref else found
+        line = text(name, "bold").append(f"  {counts.get(name, 0)} nodes", "not bold cyan")
+        line.append(f"  {manifest.transform}", "not bold")
+        for embedding in manifest.embeddings:
+            line.append(f"  {embedding.embedder}, {embedding.metric}", "not bold dim")
+        return line.append(f"  sees {manifest.ref}", "not bold dim") if manifest.ref else line
 
-    def below(tree: Tree, names: Iterable[str]) -> Renderable:
+    def add_children(tree: Tree, names: Iterable[str]) -> Renderable:
         for name in sorted(names):
-            below(tree.add(label(name)), (m.group for m in manifests.values() if m.parent == name and m.group != name))
+            add_children(
+                tree.add(label(name)), (m.group for m in manifests.values() if m.parent == name and m.group != name)
+            )
         return tree
 
     roots = (m.group for m in manifests.values() if m.parent == DOCUMENT and m.group != DOCUMENT)
-    return below(Tree(label(DOCUMENT), guide_style="dim"), roots)
+    return add_children(Tree(label(DOCUMENT), guide_style="dim"), roots)

@@ -13,17 +13,17 @@ from spolia.cli.destinations import PASSAGES_SENT, describe_destination, print_g
 from spolia.cli.metadata import parse_fields
 from spolia.cli.options import MAIN
 from spolia.cli.parameters import format_options
-from spolia.cli.readers import readers_of
+from spolia.cli.readers import build_readers
 from spolia.cli.results import unmade_data
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import load_user_modules
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError, strip_name
-from spolia.flow_files.built_in_flows import covers
+from spolia.flow_files.built_in_flows import find_language_gap
 from spolia.indexing.readers.registry import Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.files import walk
-from spolia.indexing.sync.groups import main_definition, samples
+from spolia.indexing.sync.groups import main_definition, sample_texts
 from spolia.indexing.sync.prefetch import open_prefetch
 from spolia.indexing.sync.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.sync.sync import sync
@@ -163,7 +163,7 @@ def build_sync_arguments(
         "fields": parse_fields(options.fields),
         "access": read_access(options.readers),
         "known": user_modules.operators,
-        "readers": readers_of(options.modules, options.redact),
+        "readers": build_readers(options.modules, options.redact),
         "workers": options.workers,
         "limits": options.limits,
         "follow_links": options.follow_links,
@@ -208,7 +208,11 @@ def explain_no_vectors(
         return ""
     try:
         find(options.weights)
-        return covers(texts, embedder) if (texts := list(_samples(arguments["sources"], arguments["readers"]))) else ""
+        return (
+            find_language_gap(texts, embedder)
+            if (texts := list(_samples(arguments["sources"], arguments["readers"])))
+            else ""
+        )
     except MissingExtra as error:
         return str(error)
     except WeightsError as error:
@@ -236,7 +240,7 @@ def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterat
     if not paths:
         return
     with TemporaryDirectory(prefix="spolia-") as spool, open_prefetch(Path(spool), 1) as prefetch:
-        yield from samples(walk(paths, by_suffix(readers)), prefetch, SAMPLED_FILES)
+        yield from sample_texts(walk(paths, by_suffix(readers)), prefetch, SAMPLED_FILES)
 
 
 SHOWN, NAMED, SUFFIXES = 10, 3, 8

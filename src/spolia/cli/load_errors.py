@@ -17,13 +17,13 @@ IN_PYTHON = {
 
 
 @contextmanager
-def in_words_of_the_command_line() -> Iterator[None]:
+def reword_load_errors() -> Iterator[None]:
     """Reword errors in a file so that they name options of the command line."""
     try:
         yield
     except FlowFileError as error:
-        for said, instead in IN_PYTHON.items():
-            before, found, _ = str(error).partition(said)
-            if found:
-                raise FlowFileError(before + instead) from error
+        for advice, replacement in IN_PYTHON.items():
+            start, matched_advice, _ = str(error).partition(advice)
+            if matched_advice:
+                raise FlowFileError(start + replacement) from error
         raise

@@ -1,9 +1,9 @@
-"""Which servers flows and measures send to, said before anything is sent."""
+"""Servers that flows and measures send to, printed before anything is sent."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from spolia.cli.destinations import QUESTIONS_SENT, describe_destination, servers_of
+from spolia.cli.destinations import QUESTIONS_SENT, describe_destination, list_flow_servers
 from spolia.cli.screen import Screen
 from spolia.core.operator import Operator
 from spolia.evaluation.experiment.flows import walk_parts
@@ -14,22 +14,24 @@ from spolia.models.protocols import LanguageModel
 JUDGED = "To be judged, questions, answers and passages"
 
 
-def tell_of_measured(
+def print_measured_servers(
     screen: Screen,
     flows: Iterable[Operator[Any, Any]],
     measures: Sequence[SetMeasure],
-    given: LanguageModel | None = None,
+    requested_model: LanguageModel | None = None,
     estimate: bool = False,
 ) -> None:
-    """Say of each server that flows and measures ask where it is and which key goes there."""
+    """Print for each server that flows and measures ask where it is and which key goes there."""
     flows = tuple(flows)
-    judges = dict.fromkeys(one for measure in measures for one in walk_parts(measure) if isinstance(one, LanguageModel))
-    for what, servers in (
-        (QUESTIONS_SENT, dict.fromkeys(server for flow in flows for server in servers_of(flow))),
+    judges = dict.fromkeys(
+        part for measure in measures for part in walk_parts(measure) if isinstance(part, LanguageModel)
+    )
+    for content, servers in (
+        (QUESTIONS_SENT, dict.fromkeys(server for flow in flows for server in list_flow_servers(flow))),
         (JUDGED, [judge for judge in judges if isinstance(judge, Remote)]),
     ):
         for server in servers:
-            screen.say(describe_destination(server, what, is_estimate=estimate))
-    asked = {one.name for flow in flows for one in flow.resources if isinstance(one, LanguageModel)}
-    if given is not None and given.name not in asked | {judge.name for judge in judges}:
-        screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")
+            screen.say(describe_destination(server, content, is_estimate=estimate))
+    asked_names = {part.name for flow in flows for part in flow.resources if isinstance(part, LanguageModel)}
+    if requested_model is not None and requested_model.name not in asked_names | {judge.name for judge in judges}:
+        screen.say(f"{requested_model.name} is not asked: no flow and no measure uses it.", "yellow")

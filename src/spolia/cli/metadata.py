@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from spolia.errors import FilterError
 from spolia.filters import Condition, Field, Not, where
 from spolia.filters.fields import Kind
-from spolia.filters.text import named_fields, value_of
+from spolia.filters.text import list_fields, parse_value
 from spolia.types import Scalar
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def refuse_empty_source(
     option_text = " ".join(f"--web {shlex.quote(text)}" for text in conditions)
     message = f"{option_text}: {how_many} {readable} fulfils it, so the {lacking} source would be empty."
     advice = ""
-    for name in named_fields(conditions):
+    for name in list_fields(conditions):
         values = records.values(name, snapshot.allowed(group.name, principals))
         message += f" {_describe_values(name, values)}"
         split = (candidate for candidate in values[:VALUES_SHOWN] if divides(where(**{name: [candidate]})))
@@ -96,4 +96,4 @@ def _parse_field(text: str) -> Field:
             f"--field {text!r} declares no field. Write NAME, NAME:KIND or NAME:KIND=DEFAULT; {', '.join(kinds)}."
         )
     field = Field(name, kind)
-    return field.but(default=value_of(field, default.strip())) if has_default else field
+    return field.but(default=parse_value(field, default.strip())) if has_default else field

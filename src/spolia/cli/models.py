@@ -128,7 +128,7 @@ def _load_named_embedder(options: ModelOptions, built: GroupEmbedding | None, me
 def _load_stored_embedder(built: GroupEmbedding) -> object:
     """Load the embedder as the store has it, only to look at it; None if it cannot be made here."""
     with suppress(SpoliaError):
-        return decode(json.loads(built.plain), known=Catalogue()) if built.plain else None
+        return decode(json.loads(built.plain), classes=Catalogue()) if built.plain else None
     return None
 
 

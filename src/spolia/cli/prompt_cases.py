@@ -16,7 +16,7 @@ from spolia.core.registry import Catalogue
 from spolia.errors import DataError, QueryError
 from spolia.evaluation.data.dataset import DataSet
 from spolia.flow_files.built_in_flows import BUILT_IN
-from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
+from spolia.flow_files.prompt_preview import ANY_MODEL, PreviewedCall, build_case, build_with_defaults, preview_calls
 from spolia.indexing.sync.texts import temporary
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
@@ -60,15 +60,15 @@ def preview_messages(
     access: Sequence[str] | None = None,
     profile_file: Path | None = None,
     tell: Callable[[str], None] = lambda line: None,
-) -> list[Sent]:
+) -> list[PreviewedCall]:
     """Return the messages that an operator, a built-in flow or a flow file would send for a case, after these replies.
 
     The profile names the store, unless there are texts, and its embedder. No language model is asked; the searches of
     a flow are run, and `tell` gets a line for each server that they ask.
     """
     if not is_file(target) and target not in BUILT_IN:
-        flow = override_prompts(alone(_find_operator(target, modules)), prompts)
-        return sent_for(flow, case_for(flow, case.question, case.documents), replies)
+        flow = override_prompts(build_with_defaults(_find_operator(target, modules)), prompts)
+        return preview_calls(flow, build_case(flow, case.question, case.documents), replies)
     profile = load_profile(profile_file)
     if not store and not case.documents:
         store = profile.store
@@ -85,12 +85,12 @@ def preview_messages(
         models = RerankOptions(profile_file=profile_file, **embedder_options)
         parts = build_parts(store_path, models, modules=modules, prompts=prompts).but(llm=ANY_MODEL)
         flow = ensure_answer(load_flow(target, parts)[0], parts)
-        value = case_for(flow, case.question, case.documents)
+        value = build_case(flow, case.question, case.documents)
         for line in format_destinations(
             list_destinations(flow, [resource for resource in flow.resources if isinstance(resource, LanguageModel)])
         ):
             tell(line)
-        return sent_for(flow, value, replies)
+        return preview_calls(flow, value, replies)
 
 
 def _find_operator(name: str, modules: Sequence[str] | None) -> type[Operator[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Readers of files: those of the user's modules and the built-in ones, and what is redacted of what they read."""
+"""Readers of files: the user's own and the built-in ones, with redaction of what they read."""
 
 from collections.abc import Sequence
 
@@ -8,24 +8,26 @@ from spolia.errors import QueryError
 from spolia.indexing.readers.registry import READERS, Readers, redacting_readers
 
 
-def redactor_of(named: Sequence[str] | None) -> Redactor | None:
-    """What finds the kinds that are named, or is `FILE.py:NAME`; None for nothing."""
-    kinds, each = list[str](), list[Redactor]()
-    for one in named or ():
-        place, _, name = one.rpartition(":")
+def build_redactor(names: Sequence[str] | None) -> Redactor | None:
+    """Build the redactor of kinds, or of `FILE.py:NAME`; None if nothing is named."""
+    kinds, own_redactors = list[str](), list[Redactor]()
+    for notation in names or ():
+        place, _, name = notation.rpartition(":")
         if not place:
-            kinds.append(one)
+            kinds.append(notation)
             continue
         value = getattr(load_module(place, "--redact"), name, None)
         value = value() if isinstance(value, type) else value
         if not isinstance(value, Redactor):
-            raise QueryError(f"--redact {one}: {place} has no redactor {name!r}. Write an object with found(text).")
-        each.append(value)
-    every = [*([Patterns(tuple(kinds))] if kinds else []), *each]
-    return Redactors(tuple(every)) if every else None
+            raise QueryError(
+                f"--redact {notation}: {place} has no redactor {name!r}. Write an object with found(text)."
+            )
+        own_redactors.append(value)
+    redactors = [*([Patterns(tuple(kinds))] if kinds else []), *own_redactors]
+    return Redactors(tuple(redactors)) if redactors else None
 
 
-def readers_of(known: Sequence[str] | None, redact: Sequence[str] | None) -> Readers:
-    """The readers of the user's modules and the built-in ones, which hide what is to be redacted."""
-    found = load_user_modules(known).readers or READERS
-    return found if (redactor := redactor_of(redact)) is None else redacting_readers(redactor, found)
+def build_readers(modules: Sequence[str] | None, redact: Sequence[str] | None) -> Readers:
+    """Return the readers of the user's modules and the built-in ones, with redaction if any is named."""
+    readers = load_user_modules(modules).readers or READERS
+    return readers if (redactor := build_redactor(redact)) is None else redacting_readers(redactor, readers)

@@ -22,7 +22,7 @@ from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, QueryError, SpoliaError
 from spolia.journal import Journal, ValueLost, ValueReader
-from spolia.journal.run_view import RunView, StepView, messages
+from spolia.journal.run_view import RunView, StepView, list_messages
 from spolia.run import Run
 from spolia.types import Answer, Query, Ranking
 
@@ -56,15 +56,15 @@ def _format_label(step: StepView, documents: int) -> Line:
     if span.error:
         label.append(f"\n{one_line(span.error, 200)}", style="not bold red")
     if documents and step.gives_passages:
-        for passage in step.after[:documents]:
+        for passage in step.output_passages[:documents]:
             label.append(
                 f"\n{passage.rank:>3}  {step.movement(passage):<5}{passage.score:<8.4g} ", style="not bold dim"
             )
             label.append(one_line(passage.name, 100), style="not bold")
             if passage.parts:
                 label.append(f"  {one_line(passage.parts_text, 120)}", style="not bold dim")
-        if len(step.after) > documents:
-            label.append(f"\n     and {len(step.after) - documents} more", style="not bold dim")
+        if len(step.output_passages) > documents:
+            label.append(f"\n     and {len(step.output_passages) - documents} more", style="not bold dim")
         if step.dropped:
             names = ", ".join(
                 f"{one_line(passage.name, 60)} (was {passage.rank})" for passage in step.dropped[:documents]
@@ -74,10 +74,10 @@ def _format_label(step: StepView, documents: int) -> Line:
     for exchange in step.exchanges:
         sent_text = "was sent before, and the result kept" if span.cached else "was sent"
         label.append(f"\n{one_line(str(exchange.get('model', 'model')), 80)} {sent_text}:", style="not bold magenta")
-        for role, content in messages(exchange):
+        for role, content in list_messages(exchange):
             label.append(f"\n{role}: ", style="not bold dim")
             label.append(visible(content), style="not bold")
-    for lost in step.lost:
+    for lost in step.problems:
         label.append(f"\n{one_line(lost, 200)}", style="not bold yellow")
     return label
 
@@ -190,9 +190,9 @@ def _parse_field(step: Operator[Any, Any], name: str, value_text: str, values: V
     try:
         plain = loads(value_text)
     except ValueError:
-        return decode(value_text, kind, known=values.known, given=values)
+        return decode(value_text, kind, classes=values.classes, objects=values)
     try:
-        return decode(plain, kind, known=values.known, given=values)
+        return decode(plain, kind, classes=values.classes, objects=values)
     except CodecError:
         if kind is str:
             return value_text
@@ -203,11 +203,17 @@ def _read_input(text: str, values: ValueReader, hash: str) -> Any:
     """Read another input: JSON, or the text of a question if the step took one."""
     try:
         if text.lower().endswith(".json"):
-            return decode(loads(Path(text).read_text("utf-8")), Any, known=values.known, given=values)
+            return decode(loads(Path(text).read_text("utf-8")), Any, classes=values.classes, objects=values)
         recorded_input = values[hash]
         if isinstance(recorded_input, Query):
-            return Query(text) if not text.lstrip().startswith("{") else decode(loads(text), Any, known=values.known)
-        return text if isinstance(recorded_input, str) else decode(loads(text), Any, known=values.known, given=values)
+            return (
+                Query(text) if not text.lstrip().startswith("{") else decode(loads(text), Any, classes=values.classes)
+            )
+        return (
+            text
+            if isinstance(recorded_input, str)
+            else decode(loads(text), Any, classes=values.classes, objects=values)
+        )
     except (ValueError, CodecError) as error:
         raise QueryError(
             f"--input {text!r:.80} cannot be read: {error}. Write JSON like the `input` of `spolia trace --json`."

@@ -78,10 +78,10 @@ class Line:
 
     def __rich__(self) -> RenderableType:
         first, *other_parts = self._parts
-        found = rich_text.Text(*first)
+        styled = rich_text.Text(*first)
         for content, style in other_parts:
-            found.append(content, style)
-        return rich_padding.Padding(found, (0, 0, 0, self._columns), expand=False) if self._columns else found
+            styled.append(content, style)
+        return rich_padding.Padding(styled, (0, 0, 0, self._columns), expand=False) if self._columns else styled
 
 
 def text(content: str = "", style: str = "") -> Line:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spolia.errors import SourceError
-from spolia.flow_files.files import decoded
+from spolia.flow_files.files import decode_file
 from spolia.indexing.sources.api import APIItems
 from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sources.source import Source
@@ -14,21 +14,21 @@ from spolia.indexing.sources.web import WebPages
 SOURCES = (WebPages, RemoteFiles, SQLRows, APIItems)
 
 
-def named_sources(given: Sequence[str], file: Path | None) -> list[Path | Source]:
-    """Folders and sources.
+def parse_sources(names: Sequence[str], file: Path | None) -> list[Path | Source]:
+    """Parse folders and sources.
 
-    >>> [type(one).__name__ for one in named_sources(["https://example.org/docs/", "s3://archive/docs"], None)]
+    >>> [type(one).__name__ for one in parse_sources(["https://example.org/docs/", "s3://archive/docs"], None)]
     ['WebPages', 'RemoteFiles']
     """
-    found: list[Path | Source] = [_source(one) for one in given]
+    sources: list[Path | Source] = [_parse_source(name) for name in names]
     if file is not None:
-        found += decoded(file, tuple[Source, ...], None, SOURCES, "a list of sources: - WebPages: {start: [URL]}")
-    if not found:
+        sources += decode_file(file, tuple[Source, ...], None, SOURCES, "a list of sources: - WebPages: {start: [URL]}")
+    if not sources:
         raise SourceError("Nothing is named. Write a folder, an address, or --sources FILE.")
-    return found
+    return sources
 
 
-def _source(one: str) -> Path | Source:
-    if "://" not in one:
-        return Path(one)
-    return WebPages((one,)) if one.lower().startswith(("http://", "https://")) else RemoteFiles(one)
+def _parse_source(name: str) -> Path | Source:
+    if "://" not in name:
+        return Path(name)
+    return WebPages((name,)) if name.lower().startswith(("http://", "https://")) else RemoteFiles(name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from spolia.cli.load_errors import in_words_of_the_command_line
+from spolia.cli.load_errors import reword_load_errors
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import first_embedding, load_embedder, load_language_model
 from spolia.cli.options import (
@@ -23,7 +23,7 @@ from spolia.cli.options import (
     Vectors,
 )
 from spolia.cli.parameters import argument, option
-from spolia.cli.sources import named_sources
+from spolia.cli.sources import parse_sources
 from spolia.errors import GroupError, WiringError
 from spolia.flow_files.files import load_definitions
 from spolia.indexing.workers.protocol import WorkerLimits
@@ -79,7 +79,7 @@ class StoreOptions(ModelOptions):
         return WorkerLimits().but(**{name: value for name, value in values.items() if value is not None})
 
     def places(self) -> list[Path | Source]:
-        return named_sources(self.sources or (), self.sources_file)
+        return parse_sources(self.sources or (), self.sources_file)
 
     def choose_embedder(self, corpus: Corpus, *, rebuild: bool = False) -> Embedder:
         """Load the embedder that is named, else the one that the store was indexed with, else MiniLM.
@@ -100,5 +100,5 @@ class StoreOptions(ModelOptions):
 
         llm = load_language_model(self.llm, self.model, load_profile(self.profile_file), self.think)
         parts_by_name = {"embedder": embedder} | ({} if llm is None else {"llm": llm})
-        with in_words_of_the_command_line():
+        with reword_load_errors():
             return load_definitions(self.groups, parts_by_name, known_operators)

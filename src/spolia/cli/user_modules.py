@@ -117,13 +117,13 @@ def _is_measure(value: object) -> bool:
 
 
 def _lacks(value: object) -> tuple[str, ...]:
-    """Methods that a measure with a name of its own was not given."""
+    """Return the methods that a measure with a name of its own lacks."""
     is_class = isinstance(value, type) and issubclass(value, SetMeasure) and "notation" in vars(value)
     return tuple(sorted(getattr(value, "__abstractmethods__", ()))) if is_class else ()
 
 
 def load_module(place: str, option: str = "--known") -> ModuleType:
-    """A module by its name, or by its file: under the name by which Python programs beside it import it."""
+    """Load a module by its name, or by its file under the name by which Python programs beside it import it."""
     path = Path(place)
     is_file = place.endswith(".py") or path.is_file()
     if is_file and not path.is_file():
@@ -132,19 +132,19 @@ def load_module(place: str, option: str = "--known") -> ModuleType:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        found = import_module(name)
+        module = import_module(name)
     except Exception as error:
-        where = f" (in {at})" if (at := place_of(error)) else ""
+        position = f" (in {place_of_error})" if (place_of_error := place_of(error)) else ""
         raise QueryError(
-            f"{option} {place} cannot be imported: {type(error).__name__}: {error}{where}. Write the path of a Python "
+            f"{option} {place} cannot be imported: {type(error).__name__}: {error}{position}. Write the path of a Python "
             "file, or the name of a module that Python finds."
         ) from error
-    if is_file and not (found.__file__ and path.samefile(found.__file__)):
+    if is_file and not (module.__file__ and path.samefile(module.__file__)):
         raise QueryError(
-            f"{option} {place}: Python has another module of the name {name}, {found.__file__ or 'built in'}. Give the "
+            f"{option} {place}: Python has another module of the name {name}, {module.__file__ or 'built in'}. Give the "
             "file a name of its own."
         )
-    return found
+    return module
 
 
 def _module_name(file: Path) -> tuple[str, Path]:

@@ -47,7 +47,7 @@ def skip_content(_: Path) -> str:
 
 
 def _audit_damage(file: Path) -> str:
-    audit.verified(file)
+    audit.verify_log(file)
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The one idea: operators, and what checks, wires, names and draws them."""
+"""Operators, and what checks, wires, names and draws them."""
 
 from spolia.core.public_names import exports
 

@@ -1,4 +1,4 @@
-"""Check a flow before it costs anything."""
+"""Checks of a flow before it costs anything."""
 
 import builtins
 import math
@@ -12,20 +12,20 @@ from spolia import errors
 from spolia.core.codec import plan_of
 from spolia.core.codec.shape import EncodeContext
 from spolia.core.combinators import Best, Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
-from spolia.core.combinators.space import settle, under
+from spolia.core.combinators.space import join_path, settle
 from spolia.core.operator import Operator, Then, Vary, checked_operator
 from spolia.core.sweepable import Rearrangement
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import CodecError, SpoliaError, WiringError
 from spolia.types import Addressed, Value
 
-MOST = 1_000
+MAX_DECIDED_FORMS = 1_000
 """Decided forms of a step that are looked at."""
 
 
 @dataclass(frozen=True)
 class Problem(Value):
-    """Something wrong at a place of a flow (`steps.1.arms.0.top_k`; empty for the flow itself), and what to write."""
+    """Mistake at a place of a flow (`steps.1.arms.0.top_k`; empty for the flow itself), and what to write."""
 
     place: str
     message: str
@@ -35,8 +35,8 @@ class Problem(Value):
 
 
 @dataclass(frozen=True)
-class Checked(Value):
-    """What `check` found.
+class CheckResult(Value):
+    """Result of `check`.
 
     Args:
         takes: the type that the flow takes, as it is written.
@@ -54,19 +54,19 @@ class Checked(Value):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:
-        several = "call" if self.calls == 1 else "calls"
-        calls = "no known bound on calls" if self.calls is None else f"at most {self.calls} {several}"
+        noun = "call" if self.calls == 1 else "calls"
+        calls = "no known bound on calls" if self.calls is None else f"at most {self.calls} {noun}"
         lines = [f"{self.takes} → {self.gives}, {calls} to language models"]
         lines += [f"open: {place} ({size} candidates)" for place, size in self.open]
         return "\n".join(lines + [f"problem: {problem}" for problem in self.problems])
 
 
-def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> Checked:
-    """Look for what would go wrong, without running anything.
+def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> CheckResult:
+    """Report what would go wrong, without running anything.
 
     Found are: fields of a wrong type, arms and fallbacks that can never run, loops that nothing can end before the
     cap, samples that cannot differ, models that lack a capability, limits that never or always bind, candidates that
@@ -82,45 +82,51 @@ def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> 
     problem: Guard has neither a limit nor a fallback and does nothing. Give it max_calls or fallback, or take it out.
     """
     checked_operator(flow, "what is checked")
-    problems = list(_problems(flow, ""))
-    taken = flow.takes() if takes is None else takes
+    problems = list(_find_problems(flow, ""))
+    input_type = flow.takes() if takes is None else takes
     try:
-        given = flow.gives(taken)
-        if gives is not None and not fits(gives, given, {}):
-            problems.append(Problem("", f"The flow gives {name_of(given)}; {name_of(gives)} is required."))
+        output_type = flow.gives(input_type)
+        if gives is not None and not fits(gives, output_type, {}):
+            problems.append(Problem("", f"The flow gives {name_of(output_type)}; {name_of(gives)} is required."))
     except WiringError as error:
-        given = Any
+        output_type = Any
         problems.append(Problem("", str(error)))
     try:
         undecided = tuple((place.name, len(place.values)) for place in places(flow).values())
     except SpoliaError as error:
         undecided = ()
         problems.append(Problem("", str(error)))
-    return Checked(name_of(taken), name_of(given), flow.calls(), tuple(problems), undecided)
+    return CheckResult(name_of(input_type), name_of(output_type), flow.calls(), tuple(problems), undecided)
 
 
-def _problems(op: Operator[Any, Any], place: str, candidates: Sequence[Operator[Any, Any]] = ()) -> Iterator[Problem]:
-    """What is wrong with an operator and those inside it.
+def _find_problems(
+    op: Operator[Any, Any], place: str, candidates: Sequence[Operator[Any, Any]] = ()
+) -> Iterator[Problem]:
+    """Yield the problems of an operator and of those inside it.
 
     Args:
         candidates: what the operator may be once its open fields are decided; by default itself.
     """
-    looked = [found for one in candidates or (op,) for found in (*_fields(one), *_capabilities(one), *_structure(one))]
-    for found in dict.fromkeys(looked):
-        yield Problem(".".join(filter(None, (place, found.place))), found.message)
+    problems = [
+        problem
+        for form in candidates or (op,)
+        for problem in (*_check_fields(form), *_check_capabilities(form), *_check_structure(form))
+    ]
+    for problem in dict.fromkeys(problems):
+        yield Problem(".".join(filter(None, (place, problem.place))), problem.message)
     for inner_place, inner in op.inner():
         decided = tuple(op.decided()) if isinstance(op, Vary) and inner is op.body and op._few() else ()
-        yield from _problems(inner, under(place, inner_place), decided)
+        yield from _find_problems(inner, join_path(place, inner_place), decided)
 
 
-def _decided(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
-    """What a step may be once all that is open in it is decided; itself where these are too many."""
+def _decided_forms(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
+    """Yield the forms of a step with all open places decided; the step itself if there are too many."""
     size = math.prod(len(place.values) for place in places(op).values())
-    return (found for _, found in settle(op)) if 1 < size <= MOST else iter((op,))
+    return (form for _, form in settle(op)) if 1 < size <= MAX_DECIDED_FORMS else iter((op,))
 
 
 class _Shallow(EncodeContext):
-    """Writes inner operators and addresses by name, so that only the fields themselves are looked at."""
+    """Context that writes inner operators and addresses by name, so that only the fields themselves are checked."""
 
     def __init__(self) -> None:
         super().__init__(plan_of, {"it": None})
@@ -129,8 +135,8 @@ class _Shallow(EncodeContext):
         return "it" if isinstance(value, (Operator, Addressed)) else None
 
 
-def _fields(op: Operator[Any, Any]) -> Iterator[Problem]:
-    """Fields that hold something else than they declare."""
+def _check_fields(op: Operator[Any, Any]) -> Iterator[Problem]:
+    """Yield fields whose values do not have the declared types."""
     try:
         plan = plan_of(type(op))
     except CodecError as error:
@@ -143,11 +149,11 @@ def _fields(op: Operator[Any, Any]) -> Iterator[Problem]:
             yield Problem(".".join(map(str, (field.name, *error.place))), error.reason)
 
 
-def _capabilities(op: Operator[Any, Any]) -> Iterator[Problem]:
-    """Models that cannot do what the operator needs of them."""
+def _check_capabilities(op: Operator[Any, Any]) -> Iterator[Problem]:
+    """Yield models that lack a capability that the operator needs."""
     for name, needed in op.needs.items():
-        given = getattr(op, name)
-        for model in given if isinstance(given, tuple) else (given,):
+        models = getattr(op, name)
+        for model in models if isinstance(models, tuple) else (models,):
             offered = getattr(model, "capabilities", None)
             if model is None:
                 continue
@@ -161,56 +167,56 @@ def _capabilities(op: Operator[Any, Any]) -> Iterator[Problem]:
                 )
 
 
-def _structure(op: Operator[Any, Any]) -> Iterator[Problem]:
-    """What is well typed and yet makes no sense."""
+def _check_structure(op: Operator[Any, Any]) -> Iterator[Problem]:
+    """Yield what is well typed and yet makes no sense."""
     if isinstance(op, Route):
-        yield from _route(op)
+        yield from _check_route(op)
     elif isinstance(op, Guard):
-        yield from _guard(op)
+        yield from _check_guard(op)
     elif isinstance(op, Loop):
-        yield from _loop(op)
+        yield from _check_loop(op)
     elif isinstance(op, Then):
-        yield from _samples(op)
-        yield from _fusions(op)
+        yield from _check_samples(op)
+        yield from _check_fusions(op)
     elif isinstance(op, Choice):
-        yield from _twice("options", op.options)
+        yield from _check_duplicates("options", op.options)
     elif isinstance(op, Vary):
         for name, values in op.ranges:
-            yield from _twice(f"ranges.{name}", values)
+            yield from _check_duplicates(f"ranges.{name}", values)
 
 
-def _twice(place: str, candidates: tuple[Any, ...]) -> Iterator[Problem]:
+def _check_duplicates(place: str, candidates: tuple[Any, ...]) -> Iterator[Problem]:
     for index, candidate in enumerate(candidates):
         first = candidates.index(candidate)
         if first < index:
             yield Problem(f"{place}.{index}", f"This candidate is number {first} again. Take it out.")
 
 
-def _route(op: Route[Any, Any]) -> Iterator[Problem]:
-    named: dict[str, None] = {}
-    for router in _decided(op.router):
+def _check_route(op: Route[Any, Any]) -> Iterator[Problem]:
+    router_names: dict[str, None] = {}
+    for router in _decided_forms(op.router):
         try:
-            given = router.gives(op.takes())
+            output_type = router.gives(op.takes())
         except WiringError:
             return
-        if get_origin(given) is not Literal:
+        if get_origin(output_type) is not Literal:
             return
-        named |= dict.fromkeys(get_args(given))
+        router_names |= dict.fromkeys(get_args(output_type))
     arms = [name for name, _ in op.arms]
     for name in arms:
-        if name not in named and name != op.default:
+        if name not in router_names and name != op.default:
             yield Problem(
                 f"arms.{name}",
-                f"This arm can never run: the router only names {', '.join(named)}. Rename the arm, or take it out.",
+                f"This arm can never run: the router only names {', '.join(router_names)}. Rename the arm, or take it out.",
             )
-    for name in named:
+    for name in router_names:
         if name not in arms:
             yield Problem(
                 "arms", f"The router may name {name!r}, which is not an arm. Add it, or the default is taken."
             )
 
 
-def _guard(op: Guard[Any, Any]) -> Iterator[Problem]:
+def _check_guard(op: Guard[Any, Any]) -> Iterator[Problem]:
     if op.fallback is None and op.max_calls is None:
         yield Problem(
             "",
@@ -224,22 +230,22 @@ def _guard(op: Guard[Any, Any]) -> Iterator[Problem]:
         yield Problem("max_calls", "The body asks no model, so that this limit is never reached. Take it out.")
     if op.max_calls == 0 and op.body.calls() != 0:
         yield Problem("max_calls", "With 0 calls the body can never ask its model. Allow at least 1.")
-    known = {name for names in (vars(errors), vars(builtins)) for name in names}
+    error_names = {name for names in (vars(errors), vars(builtins)) for name in names}
     for index, name in enumerate(op.on):
         near = get_close_matches(name, tuple(_error_names()), 1, 0.85)
-        if name not in known and near not in ([], [name]):
+        if name not in error_names and near not in ([], [name]):
             yield Problem(f"on.{index}", f"No error is called {name!r}. Did you mean {near[0]}?")
 
 
 def _error_names() -> Iterator[str]:
     stack: list[type] = [Exception]
     while stack:
-        below: list[type] = stack.pop().__subclasses__()
-        yield from (cls.__name__ for cls in below)
-        stack.extend(below)
+        subclasses: list[type] = stack.pop().__subclasses__()
+        yield from (cls.__name__ for cls in subclasses)
+        stack.extend(subclasses)
 
 
-def _loop(op: Loop[Any]) -> Iterator[Problem]:
+def _check_loop(op: Loop[Any]) -> Iterator[Problem]:
     if isinstance(op.until, Stopped) and _changes_nothing(op.body):
         yield Problem(
             "body",
@@ -248,58 +254,58 @@ def _loop(op: Loop[Any]) -> Iterator[Problem]:
         )
     for judge in _receivers(op.until):
         steps = op.max_steps if _is_known(op.body) else math.inf  # a user's step may add more than one
-        if (beyond := getattr(judge, "beyond", None)) is not None and (why := beyond(steps, op.takes())):
-            yield Problem("until", why)
+        if (beyond := getattr(judge, "beyond", None)) is not None and (reason := beyond(steps, op.takes())):
+            yield Problem("until", reason)
 
 
 def _is_known(op: Operator[Any, Any]) -> bool:
-    """Whether no step of a user's is in an operator."""
+    """Return whether an operator and all inside it are Spolia's."""
     return type(op).__module__.startswith("spolia.") and all(_is_known(inner) for _, inner in op.inner())
 
 
-def _fusions(op: Then[Any, Any]) -> Iterator[Problem]:
-    """Fusions that have no weight for a source before them."""
-    found: frozenset[str] | None = None
+def _check_fusions(op: Then[Any, Any]) -> Iterator[Problem]:
+    """Yield fusions that have no weight for a source before them."""
+    sources: frozenset[str] | None = None
     for index, step in enumerate(op.steps):
         for fusion in _receivers(step):
-            named = getattr(fusion, "fuses", None)
-            if found is not None and named is not None and (lacking := sorted(found - set(named))):
+            weighted = getattr(fusion, "fuses", None)
+            if sources is not None and weighted is not None and (lacking := sorted(sources - set(weighted))):
                 yield Problem(
                     f"steps.{index}",
                     f"{type(fusion).__name__} has no weight or minimum for the source {lacking[0]!r}, only for "
-                    f"{', '.join(map(repr, named)) or 'none'}. Add it, or give the retriever one of these.",
+                    f"{', '.join(map(repr, weighted)) or 'none'}. Add it, or give the retriever one of these.",
                 )
                 break
-        found = _sources(step, found)
+        sources = _sources(step, sources)
 
 
 def _receivers(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
-    """A step, and the operators inside it that get its very value."""
+    """Yield a step, and the operators inside it that get the same value."""
     yield op
     if isinstance(op, (Branch, Choice, Guard, Route)):
         inner = [arm for place, arm in op.inner() if place != "router"]
     else:
         inner = [op.steps[0]] if isinstance(op, Then) else list(_options(op))
-    for one in inner:
-        yield from _receivers(one)
+    for receiver in inner:
+        yield from _receivers(receiver)
 
 
 def _options(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
-    """The operators that may take an operator's place once it is decided."""
+    """Yield the operators that may take an operator's place once it is decided."""
     decided = op.decided() if isinstance(op, Vary) and op._few() else ()
     for option in op.options if isinstance(op, Choice) else decided:
         yield option
         yield from _options(option)
 
 
-def _sources(op: Operator[Any, Any], before: frozenset[str] | None) -> frozenset[str] | None:
-    """What the `source` of rankings may be after a step, of those before it; None where that is not known."""
+def _sources(op: Operator[Any, Any], sources: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the possible `source` of rankings after a step, from those before it; None if unknown."""
     if isinstance(op, Then):
         for step in op.steps:
-            before = _sources(step, before)
-        return before
+            sources = _sources(step, sources)
+        return sources
     if isinstance(op, Identity) or (isinstance(op, Rearrangement) and type(op).apply is Rearrangement.apply):
-        return before
+        return sources
     if isinstance(op, (Branch, Each, Choice, Route, Guard)):
         arms = [inner for place, inner in op.inner() if place != "router"]
     elif isinstance(op, Vary):
@@ -307,24 +313,24 @@ def _sources(op: Operator[Any, Any], before: frozenset[str] | None) -> frozenset
     else:
         source = getattr(op, "source", None) if type(op).__module__.startswith("spolia.") else None
         return frozenset((source,)) if isinstance(source, str) else None
-    known = [_sources(arm, before) for arm in arms]
-    return None if None in known else frozenset().union(*(some for some in known if some is not None))
+    arm_sources = [_sources(arm, sources) for arm in arms]
+    return None if None in arm_sources else frozenset().union(*(names for names in arm_sources if names is not None))
 
 
-def _samples(op: Then[Any, Any]) -> Iterator[Problem]:
-    """Draws of what gives the same each time."""
-    for index, one in enumerate(op.steps):
-        after = list(takewhile(lambda step: not isinstance(step, Best), op.steps[index + 1 :]))
-        if isinstance(one, Samples) and one.n > 1 and after and not any(map(_may_vary, after)):
+def _check_samples(op: Then[Any, Any]) -> Iterator[Problem]:
+    """Yield `Samples` that no later step can make differ."""
+    for index, samples in enumerate(op.steps):
+        later_steps = list(takewhile(lambda step: not isinstance(step, Best), op.steps[index + 1 :]))
+        if isinstance(samples, Samples) and samples.n > 1 and later_steps and not any(map(_may_vary, later_steps)):
             yield Problem(
                 f"steps.{index}",
-                f"The {one.n} samples come out equal: no step after Samples({one.n}) draws at random. Give its model's "
+                f"The {samples.n} samples come out equal: no step after Samples({samples.n}) draws at random. Give its model's "
                 "step a temperature above 0, for example temperature=0.7, or take Samples out.",
             )
 
 
 def _may_vary(op: Operator[Any, Any]) -> bool:
-    """Whether two samples may differ after this step. A user's own step may do anything with `sample`."""
+    """Return whether two samples may differ after this step. A user's own step may do anything with `sample`."""
     temperatures = [getattr(op, "temperature", 0.0)] if hasattr(op, "llm") else []
     if isinstance(op, Vary):
         temperatures += [value for name, values in op.ranges if name == "temperature" for value in values]

@@ -1,4 +1,4 @@
-"""A flow as a tree of text, as a Mermaid diagram, and as the graph behind pictures."""
+"""Drawings of a flow: as a tree of text, as a Mermaid diagram, and as the graph behind pictures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from spolia.core.combinators import Branch, Choice, Each, Explore, Guard, Loop, Route
 from spolia.core.combinators.each import element
-from spolia.core.combinators.space import under
+from spolia.core.combinators.space import join_path
 from spolia.core.operator import Operator, Then, Vary
-from spolia.core.type_compatibility import filled, name_of
+from spolia.core.type_compatibility import fill_type, name_of
 from spolia.errors import WiringError
 from spolia.types import Addressed, Value
 
@@ -17,7 +17,7 @@ PASSING = (Then, Branch, Choice, Route, Guard, Vary, Loop, Explore)
 
 
 def tree(flow: Operator[Any, Any]) -> str:
-    """The flow as indented text, each step with what it takes and gives.
+    """Return the flow as indented text, each step with its input and output types.
 
     >>> from spolia import Query, Samples, step
     >>> @step
@@ -28,35 +28,35 @@ def tree(flow: Operator[Any, Any]) -> str:
     ├─ lowered: Query → Query
     └─ Samples(n=2): Query → tuple[Query, ...]
     """
-    return "\n".join(_lines(flow, _taken(flow), "", "", ""))
+    return "\n".join(_lines(flow, _input_type(flow), "", "", ""))
 
 
-def _lines(op: Operator[Any, Any], taken: Any, label: str, first: str, rest: str) -> Iterator[str]:
-    yield f"{first}{label}{title(op)}: {_name(taken)} → {_name(_given(op, taken))}"
-    inner = list(_inner(op, taken))
-    for index, (place, part, inner_taken) in enumerate(inner):
+def _lines(op: Operator[Any, Any], input_type: Any, label: str, first: str, rest: str) -> Iterator[str]:
+    yield f"{first}{label}{title(op)}: {_type_name(input_type)} → {_type_name(_output_type(op, input_type))}"
+    inner = list(_inner_steps(op, input_type))
+    for index, (place, part, inner_type) in enumerate(inner):
         last = index == len(inner) - 1
-        shown = "" if isinstance(op, Then) else f"{place}: "
+        inner_label = "" if isinstance(op, Then) else f"{place}: "
         yield from _lines(
-            part, inner_taken, shown, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
+            part, inner_type, inner_label, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")
         )
 
 
-def _name(kind: Any) -> str:
-    """A type as it is written; what is not bound yet may be anything."""
+def _type_name(kind: Any) -> str:
+    """Return a type as it is written, with Any for unbound variables."""
     unbound = getattr(kind, "__parameters__", ()) if not isinstance(kind, TypeVar) else (kind,)
-    return name_of(filled(kind, dict.fromkeys(unbound, Any)))
+    return name_of(fill_type(kind, dict.fromkeys(unbound, Any)))
 
 
 def title(op: Operator[Any, Any]) -> str:
-    """The operator with the fields that are not at their defaults, stores and models by their addresses."""
-    shown = []
+    """Return an operator's name and the fields that are not at their defaults, with stores and models as addresses."""
+    arguments = []
     for f in fields(op):  # type: ignore[arg-type]
         value = getattr(op, f.name)
         if f.repr and f.name != op.variadic and value != f.default and not _holds_operators(value):
-            shown.append(f"{f.name}={_short(value)}")
-    name = getattr(op, "name", "") if not shown and not fields(op) else ""  # type: ignore[arg-type]
-    return (name or type(op).__name__) + (f"({', '.join(shown)})" if shown else "")
+            arguments.append(f"{f.name}={_short(value)}")
+    name = getattr(op, "name", "") if not arguments and not fields(op) else ""  # type: ignore[arg-type]
+    return (name or type(op).__name__) + (f"({', '.join(arguments)})" if arguments else "")
 
 
 def _holds_operators(value: Any) -> bool:
@@ -73,50 +73,50 @@ def _short(value: Any) -> str:
 
 
 def _brief(value: Any) -> str:
-    """An address without what it has by default: `NodeGroup(Corpus('notes.spolia'), 'chunk')`, `MiniLM()`."""
+    """Return an address without its defaults: `NodeGroup(Corpus('notes.spolia'), 'chunk')`, `MiniLM()`."""
     if not is_dataclass(value) or isinstance(value, (type, Operator)):
         return repr(value)
     own = [f for f in fields(value) if f.repr and (f.default is MISSING or getattr(value, f.name) != f.default)]
     plain = [f.default is MISSING and f.default_factory is MISSING for f in own]
-    shown = [
+    arguments = [
         _brief(getattr(value, f.name)) if positional else f"{f.name}={_brief(getattr(value, f.name))}"
         for f, positional in zip(own, plain, strict=True)
     ]
-    return f"{type(value).__name__}({', '.join(shown)})"
+    return f"{type(value).__name__}({', '.join(arguments)})"
 
 
-def _taken(op: Operator[Any, Any]) -> Any:
+def _input_type(op: Operator[Any, Any]) -> Any:
     try:
         return op.takes()
     except WiringError:
         return Any
 
 
-def _given(op: Operator[Any, Any], taken: Any) -> Any:
+def _output_type(op: Operator[Any, Any], input_type: Any) -> Any:
     try:
-        return op.gives(taken)
+        return op.gives(input_type)
     except WiringError:
         return Any
 
 
-def _inner(op: Operator[Any, Any], taken: Any) -> Iterator[tuple[str, Operator[Any, Any], Any]]:
-    """Inner operators with their places and what they are given."""
+def _inner_steps(op: Operator[Any, Any], input_type: Any) -> Iterator[tuple[str, Operator[Any, Any], Any]]:
+    """Yield inner operators with their places and input types."""
     for place, part in op.inner():
-        handed = _handed(op, part, taken)
-        yield place, part, _taken(part) if handed is Any or isinstance(handed, TypeVar) else handed
+        inner_type = _inner_input_type(op, part, input_type)
+        yield place, part, _input_type(part) if inner_type is Any or isinstance(inner_type, TypeVar) else inner_type
         if isinstance(op, Then):
-            taken = _given(part, taken)
+            input_type = _output_type(part, input_type)
 
 
-def _handed(op: Operator[Any, Any], part: Operator[Any, Any], taken: Any) -> Any:
+def _inner_input_type(op: Operator[Any, Any], part: Operator[Any, Any], input_type: Any) -> Any:
     if isinstance(op, Each):
-        return element(taken, op.short)
-    return taken if isinstance(op, PASSING) else _taken(part)
+        return element(input_type, op.short)
+    return input_type if isinstance(op, PASSING) else _input_type(part)
 
 
 @dataclass
 class DrawnBlock:
-    """Nodes, by their ids, and blocks: below each other, or beside each other in a `row`; with a title in a frame.
+    """Block of nodes (ids) and blocks: in a column, or side by side in a `row`; in a frame if it has a title.
 
     `aside`: a step and, below it on the right, what it holds, so that the way on is free.
     """
@@ -129,37 +129,37 @@ class DrawnBlock:
 
 @dataclass
 class Drawing:
-    """The graph of a flow: as lines of Mermaid, and as nodes, edges and blocks for pictures."""
+    """Graph of a flow: as lines of Mermaid, and as nodes, edges and blocks for pictures."""
 
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     nodes: dict[str, tuple[str, str]] = field(default_factory=dict)  # by id: label and shape
     edges: list[tuple[str, str, str, bool]] = field(default_factory=list)  # from, to, label, whether it is dotted
-    whole: DrawnBlock = field(default_factory=DrawnBlock)
+    root: DrawnBlock = field(default_factory=DrawnBlock)
 
     def __post_init__(self) -> None:
-        self._block = self.whole
+        self._block = self.root
 
     @contextmanager
     def block(self, *, row: bool = False, aside: bool = False, title: str | None = None) -> Iterator[None]:
-        """Draws its body in a block of its own."""
-        around, self._block = self._block, DrawnBlock(row, aside, title)
-        around.parts.append(self._block)
+        """Draw the body of the `with` in a block of its own."""
+        outer, self._block = self._block, DrawnBlock(row, aside, title)
+        outer.parts.append(self._block)
         try:
             yield
         finally:
-            self._block = around
+            self._block = outer
 
     def add(self, line: str) -> None:
         self.lines.append("  " * self.depth + line)
 
     def node(self, place: str, text: str, shape: tuple[str, str] = ("[", "]")) -> str:
-        """A node; its id is its place in the flow, so that it stays when other parts change."""
+        """Add a node; its id is its place in the flow, so that it stays when other parts change."""
         name = id_of(place)
-        self.named(name, text, shape)
+        self.add_node(name, text, shape)
         return name
 
-    def named(self, name: str, text: str, shape: tuple[str, str]) -> None:
+    def add_node(self, name: str, text: str, shape: tuple[str, str]) -> None:
         self.add(f'{name}{shape[0]}"{escaped(text)}"{shape[1]}')
         self.nodes[name] = text, shape[0]
         self._block.parts.append(name)
@@ -171,7 +171,7 @@ class Drawing:
 
 
 def mermaid(flow: Operator[Any, Any]) -> str:
-    """The flow as a Mermaid flowchart.
+    """Return the flow as a Mermaid flowchart.
 
     >>> from spolia.core.combinators import Identity, Samples
     >>> print(mermaid(Identity() >> Samples(2)))
@@ -184,15 +184,15 @@ def mermaid(flow: Operator[Any, Any]) -> str:
       given(["tuple[anything, ...]"])
       n_steps_1 --> given
     """
-    return "\n".join(drawn(flow).lines)
+    return "\n".join(draw_graph(flow).lines)
 
 
-def drawn(flow: Operator[Any, Any]) -> Drawing:
-    """The graph of a flow, from what it takes to what it gives."""
-    drawing, taken = Drawing(["flowchart TD"]), _taken(flow)
-    drawing.named("taken", _name(taken), ("([", "])"))
+def draw_graph(flow: Operator[Any, Any]) -> Drawing:
+    """Draw the graph of a flow, from its input type to its output type."""
+    drawing, input_type = Drawing(["flowchart TD"]), _input_type(flow)
+    drawing.add_node("taken", _type_name(input_type), ("([", "])"))
     ends = _draw(drawing, flow, "", [("taken", "")])
-    drawing.named("given", _name(_given(flow, taken)), ("([", "])"))
+    drawing.add_node("given", _type_name(_output_type(flow, input_type)), ("([", "])"))
     for end, label in ends:
         drawing.edge(end, "given", label)
     return drawing
@@ -202,80 +202,82 @@ Ends = list[tuple[str, str]]
 
 
 def _draw(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) -> Ends:
-    """Draw a step after the ends of what is before it, each with the label of the edge, and give back its ends."""
+    """Draw a step after `starts`, each with the label of its edge, and return the step's own ends."""
     if isinstance(op, Then):
         for inner_place, step in op.inner():
-            starts = _draw(drawing, step, under(place, inner_place), starts)
+            starts = _draw(drawing, step, join_path(place, inner_place), starts)
         return starts
     if isinstance(op, (Branch, Choice)) or (isinstance(op, Guard) and op.fallback is not None):
-        return _fork(drawing, op, place, starts)
+        return _draw_fork(drawing, op, place, starts)
     if isinstance(op, Route):
-        return _route(drawing, op, place, starts)
+        return _draw_route(drawing, op, place, starts)
     if isinstance(op, (Loop, Each, Explore, Guard, Vary)):
-        return _box(drawing, op, place, starts)
+        return _draw_box(drawing, op, place, starts)
     with drawing.block(aside=True):
-        name = _joined(drawing, drawing.node(place, title(op)), starts)
+        name = _connect(drawing, drawing.node(place, title(op)), starts)
         with drawing.block(row=True):
             for inner_place, part in op.inner():
                 with drawing.block():
-                    _draw(drawing, part, under(place, inner_place), [(name, inner_place)])
+                    _draw(drawing, part, join_path(place, inner_place), [(name, inner_place)])
     return [(name, "")]
 
 
-def _fork(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) -> Ends:
-    """A node from which every inner operator begins."""
-    fork = _joined(drawing, drawing.node(place, title(op), ("{{", "}}")), starts)
+def _draw_fork(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) -> Ends:
+    """Draw a node from which every inner operator begins."""
+    fork = _connect(drawing, drawing.node(place, title(op), ("{{", "}}")), starts)
     ends: Ends = []
     with drawing.block(row=True):
         for inner_place, arm in op.inner():
             label = "" if isinstance(op, Branch) else inner_place
             with drawing.block():
-                ends += _draw(drawing, arm, under(place, inner_place), [(fork, label)])
+                ends += _draw(drawing, arm, join_path(place, inner_place), [(fork, label)])
     return ends
 
 
-def _route(drawing: Drawing, op: Route[Any, Any], place: str, starts: Ends) -> Ends:
-    asked = _draw(drawing, op.router, under(place, "router"), starts)
-    fork = _joined(drawing, drawing.node(place, "Route", ("{", "}")), asked)
+def _draw_route(drawing: Drawing, op: Route[Any, Any], place: str, starts: Ends) -> Ends:
+    router_ends = _draw(drawing, op.router, join_path(place, "router"), starts)
+    fork = _connect(drawing, drawing.node(place, "Route", ("{", "}")), router_ends)
     ends: Ends = []
     with drawing.block(row=True):
         for name, arm in op.arms:
             label = f"{name} (default)" if name == op.default else name
             with drawing.block():
-                ends += _draw(drawing, arm, under(place, f"arms.{name}"), [(fork, label)])
+                ends += _draw(drawing, arm, join_path(place, f"arms.{name}"), [(fork, label)])
     return ends
 
 
-def _box(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) -> Ends:
-    """A frame around inner operators that are run several times or under a limit."""
+def _draw_box(drawing: Drawing, op: Operator[Any, Any], place: str, starts: Ends) -> Ends:
+    """Draw a frame around inner operators that run several times or under a limit."""
     drawing.add(f'subgraph {id_of(place)}["{escaped(title(op))}"]')
     drawing.depth += 1
     with drawing.block(title=title(op)):
-        entry = drawing.node(under(place, "begin"), " ", ("((", "))"))
+        entry = drawing.node(join_path(place, "begin"), " ", ("((", "))"))
         ends: Ends = [(entry, "")]
         for inner_place, part in op.inner():
-            ends = _draw(drawing, part, under(place, inner_place), [(end, label or inner_place) for end, label in ends])
+            ends = _draw(
+                drawing, part, join_path(place, inner_place), [(end, label or inner_place) for end, label in ends]
+            )
     if isinstance(op, (Loop, Explore)):
         for end, _ in ends:
             drawing.edge(end, entry, "again", dotted=True)
     drawing.depth -= 1
     drawing.add("end")
-    _joined(drawing, entry, starts)
+    _connect(drawing, entry, starts)
     return ends
 
 
-def _joined(drawing: Drawing, name: str, starts: Ends) -> str:
+def _connect(drawing: Drawing, name: str, starts: Ends) -> str:
     for start, label in starts:
         drawing.edge(start, name, label)
     return name
 
 
 def id_of(place: str) -> str:
-    """An id that any Mermaid parser takes, different for different places: `n_steps_0_arms_en`."""
+    """Return an id that any Mermaid parser takes, different for different places: `n_steps_0_arms_en`."""
     parts = (c if c.isascii() and c.isalnum() else "_" if c == "." else f"__{ord(c):x}__" for c in place)
     return "_".join(filter(None, ("n", "".join(parts))))
 
 
 def escaped(text: str) -> str:
-    """Text, escaped for a quoted label."""
+    """Escape text for a quoted label."""
     return "".join(f"#{ord(c)};" if c in '"<>#&`\\|' else c if c.isprintable() else " " for c in text)

@@ -1,4 +1,4 @@
-"""Which environment variables may be read for an address that a file names: a flow, a store, a profile, a baseline.
+"""Environment variables that may be read for an address that a file names: a flow, a store, a profile, a baseline.
 
 Such a file may come from somebody else, and name any server and any variable, whose value would then be sent there.
 An address that the caller wrote, on the command line or in Python, reads what it wants.
@@ -22,12 +22,12 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _ADDRESSES = ("base_url", "url", "path", "start", "sitemap")
 _allowed: ContextVar[frozenset[tuple[str, str]]] = ContextVar("allowed_env", default=frozenset())
 """Names of variables, each with the one address that may be given its value; an empty address stands for all."""
-_looking: ContextVar[bool] = ContextVar("looking", default=False)
+_display_only: ContextVar[bool] = ContextVar("looking", default=False)
 
 
 def is_secret(value: str) -> bool:
-    """Whether a value is to be hidden where it is quoted: `EMPTY`, `ollama` and `x` are keys of servers that want none,
-    and hiding such words would change what texts say.
+    """Return whether to hide a value in messages: `EMPTY`, `ollama` and `x` are keys of servers that need none, and
+    hiding such words would change texts.
 
     >>> is_secret("sk-0123456789"), is_secret("EMPTY"), is_secret("embeddings"), is_secret("x1")
     (True, False, False, False)
@@ -39,7 +39,7 @@ _PASSWORD = re.compile(r"(://[^/:@\s]*:)(?!:|\d*/)[^@]*@")
 
 
 def without_password(address: str) -> str:
-    """An address without the password in it, for messages; another text than the address if it has one.
+    """Return an address without its password, for messages; unchanged if it has none.
 
     >>> without_password("sftp://ann:se/cret@host:22/docs"), without_password("abfs://docs@account/a:b@c")
     ('sftp://ann:…@host:22/docs', 'abfs://docs@account/a:b@c')
@@ -62,8 +62,8 @@ def allow_env(*names: str, address: str = "") -> Iterator[None]:
     ...     print(*allowed_env())
     OPENAI_API_KEY
     """
-    if odd := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
-        raise VariableRefused(f"{odd[0]!r:.60} is not an environment variable. Write a name as OPENAI_API_KEY.")
+    if invalid := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
+        raise VariableRefused(f"{invalid[0]!r:.60} is not an environment variable. Write a name as OPENAI_API_KEY.")
     token = _allowed.set(_allowed.get().union((name, address) for name in names))
     try:
         yield
@@ -72,58 +72,60 @@ def allow_env(*names: str, address: str = "") -> Iterator[None]:
 
 
 def allowed_env(address: str = "") -> frozenset[str]:
-    """Return the variables that an address may be given here: by `allow_env` around it, and by `SPOLIA_ALLOW_ENV`."""
-    named = {name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()}
-    return frozenset(named | {name for name, only in _allowed.get() if only in ("", address)})
+    """Return the variables that an address may read: those of `allow_env` and of `SPOLIA_ALLOW_ENV`."""
+    process_names = {name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()}
+    return frozenset(process_names | {name for name, only in _allowed.get() if only in ("", address)})
 
 
 @contextmanager
-def unused() -> Iterator[None]:
-    """Read files only to show what they say: they may name any variable, and no address that they name is opened."""
-    token = _looking.set(True)
+def display_only() -> Iterator[None]:
+    """Read files only to show their content: they may name any variable, and no address in them is opened."""
+    token = _display_only.set(True)
     try:
         yield
     finally:
-        _looking.reset(token)
+        _display_only.reset(token)
 
 
-def is_looking() -> bool:
-    """Return whether files are read inside `unused`."""
-    return _looking.get()
+def is_display_only() -> bool:
+    """Return whether files are read inside `display_only`."""
+    return _display_only.get()
 
 
 def env_of(value: Any) -> dict[str, bool]:
-    """The variables that a value reads (`…_env`, or `env_names`), each with whether the value itself names it."""
-    if isinstance(told := getattr(value, "env_names", None), dict):
-        return told
+    """Return the variables that a value reads (`…_env`, or `env_names`), each with whether the value itself names it."""
+    if isinstance(declared_names := getattr(value, "env_names", None), dict):
+        return declared_names
     if not is_dataclass(value) or isinstance(value, type):
         return {}
-    named = [field for field in fields(value) if field.name.endswith(_SUFFIX)]
-    found = {field.name: getattr(value, field.name) for field in named}
-    return {found[field.name]: found[field.name] != field.default for field in named if found[field.name]}
+    env_fields = [field for field in fields(value) if field.name.endswith(_SUFFIX)]
+    variables = {field.name: getattr(value, field.name) for field in env_fields}
+    return {
+        variables[field.name]: variables[field.name] != field.default for field in env_fields if variables[field.name]
+    }
 
 
-def not_allowed(value: Any) -> dict[str, bool]:
-    """Those variables of `env_of` that would be read and are not allowed here."""
-    found = {name: is_named for name, is_named in env_of(value).items() if is_named or os.environ.get(name)}
-    if not found:
+def disallowed_env(value: Any) -> dict[str, bool]:
+    """Return the variables of `env_of` that would be read and are not allowed here."""
+    variables = {name: is_named for name, is_named in env_of(value).items() if is_named or os.environ.get(name)}
+    if not variables:
         return {}
     allowed = frozenset.intersection(*(allowed_env(address) for address in _addresses(value) or [""]))
-    return {name: is_named for name, is_named in found.items() if name not in allowed}
+    return {name: is_named for name, is_named in variables.items() if name not in allowed}
 
 
 def _addresses(value: Any) -> list[str]:
-    """Return the addresses that a value may send what it reads to."""
-    held = (getattr(value, name, "") for name in _ADDRESSES)
-    several = ((one,) if isinstance(one, str) else one for one in held)
-    return [str(address) for addresses in several for address in addresses if address]
+    """Return the addresses to which a value may send what it reads."""
+    entries = (getattr(value, name, "") for name in _ADDRESSES)
+    groups = ((entry,) if isinstance(entry, str) else entry for entry in entries)
+    return [str(address) for addresses in groups for address in addresses if address]
 
 
 def refuse_env(value: Any) -> None:
-    """Refuse a value that a file names and that reads a variable which the caller has not allowed."""
-    if not _looking.get():
-        for name, is_named in not_allowed(value).items():
-            where = f", whose value goes to {' and '.join(there)}" if (there := _addresses(value)) else ""
+    """Refuse a value from a file that reads a variable which the caller has not allowed."""
+    if not _display_only.get():
+        for name, is_named in disallowed_env(value).items():
+            destination = f", whose value goes to {' and '.join(addresses)}" if (addresses := _addresses(value)) else ""
             keyless = next((field.name for field in fields(value) if field.name.endswith(_SUFFIX)), "")
             unneeded = (
                 f" If the server needs no key, write {keyless}: '' with its address."
@@ -131,7 +133,7 @@ def refuse_env(value: Any) -> None:
                 else ""
             )
             raise VariableRefused(
-                f"{type(value).__name__} reads the environment variable {name}{where}; you have not allowed that. If "
+                f"{type(value).__name__} reads the environment variable {name}{destination}; you have not allowed that. If "
                 f"you trust this server, add --allow-env {name}, or set {ALLOWED}={name} for all commands; in Python "
                 f"write `with allow_env({name!r}):`, or load(…, env=({name!r},)).{unneeded}"
             )

@@ -12,7 +12,7 @@ from spolia.core.operator import In, Operator, Out
 from spolia.core.type_compatibility import name_of
 from spolia.core.validation import fulfils
 from spolia.errors import WiringError
-from spolia.types import digest_of, kept
+from spolia.types import digest_of, lazy_property
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -23,7 +23,7 @@ FLOWS = "spolia.flows"
 
 @dataclass(frozen=True, repr=False)
 class Function(Operator[In, Out]):
-    """A plain function, which belongs to the class, as an operator; made by the decorator `step`."""
+    """Plain function as an operator; the function belongs to the class. The decorator `step` makes it."""
 
     arguments: tuple[tuple[str, Any], ...] = ()
 
@@ -32,7 +32,7 @@ class Function(Operator[In, Out]):
     function: ClassVar[Callable[..., Any]]
     types: ClassVar[tuple[Any, Any]] = (Any, Any)
     name: ClassVar[str] = ""
-    beside: ClassVar[tuple[object, ...]] = ()
+    digest_extras: ClassVar[tuple[object, ...]] = ()
     plain: ClassVar[Any] = None
     source: ClassVar[str] = ""
     code: ClassVar[bytes | None] = None
@@ -44,64 +44,64 @@ class Function(Operator[In, Out]):
                 raise WiringError(
                     f"{self.name} has no keyword argument {name!r}. It has: {', '.join(names) or 'none'}."
                 )
-        for name, given in self.arguments:
-            if not fulfils(given, kind := self.keywords.get(name, Any)):
+        for name, value in self.arguments:
+            if not fulfils(value, kind := self.keywords.get(name, Any)):
                 raise WiringError(
-                    f"{self.name} has {name}={given!r:.80} ({type(given).__name__}), not {name_of(kind)}."
+                    f"{self.name} has {name}={value!r:.80} ({type(value).__name__}), not {name_of(kind)}."
                 )
 
     @classmethod
-    def of(cls, function: Callable[..., Any], types: tuple[Any, Any], **attributes: Any) -> Self:
-        """The operator that a function makes: the one instance of a class of its own, with these attributes."""
+    def from_function(cls, function: Callable[..., Any], types: tuple[Any, Any], **attributes: Any) -> Self:
+        """Make a function an operator: the one instance of a class of its own, with these attributes."""
         name = getattr(function, "__qualname__", LAMBDA).rpartition("<locals>.")[2]
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise WiringError(f"{name} is async, and its result would never be awaited. Write def {name}(...): ...")
-        reason = untold(function)
+        reason = hidden_dependency(function)
         if reason and attributes.get("cached"):
             raise WiringError(f"{name} cannot be cached: {reason}")
-        beside = (os.urandom(16),) if reason else _defaults(function)
-        own = {"function": staticmethod(function), "types": types, "name": name, "beside": beside}
+        digest_extras = (os.urandom(16),) if reason else _defaults(function)
+        own = {"function": staticmethod(function), "types": types, "name": name, "beside": digest_extras}
         own["source"] = source_of(function)  # now, since the file may be another one by the time that it is needed
         home = getattr(function, "__module__", None) or __name__
-        around = {"__module__": home, "__qualname__": name, "__doc__": function.__doc__}
-        made: Self = type(name, (cls,), own | around | attributes)()
-        type(made).plain = made
-        return made
+        dunders = {"__module__": home, "__qualname__": name, "__doc__": function.__doc__}
+        instance: Self = type(name, (cls,), own | dunders | attributes)()
+        type(instance).plain = instance
+        return instance
 
     def but(self, **changes: Any) -> Self:
-        """The same function with other keyword arguments, which are part of what it is as fields are."""
-        given = dict(self.arguments) | changes
-        ordered = {name: given[name] for name in _keywords(type(self).function) if name in given} | given
-        return self.made({"arguments": tuple(ordered.items())})
+        """Return the same function with other keyword arguments, which are part of its identity as fields are."""
+        arguments = dict(self.arguments) | changes
+        ordered = {name: arguments[name] for name in _keywords(type(self).function) if name in arguments} | arguments
+        return self.from_fields({"arguments": tuple(ordered.items())})
 
     def apply(self, value: In, /) -> Out:
         if self.required or self.arguments:
-            return self.called(value)  # type: ignore[no-any-return]
+            return self.call_function(value)  # type: ignore[no-any-return]
         return type(self).function(value)  # type: ignore[no-any-return]
 
-    def called(self, *values: Any, **more: Any) -> Any:
+    def call_function(self, *values: Any, **more: Any) -> Any:
         self._refuse_missing()
         return type(self).function(*values, **more, **dict(self.arguments))
 
     def _refuse_missing(self) -> None:
-        """Refuse to be used before each keyword argument without a default has been given."""
+        """Refuse to run while a keyword argument without a default is missing."""
         missing = self.required.difference(name for name, _ in self.arguments) if self.required else ()
         if missing:
-            given = ", ".join(f"{name}=..." for name in sorted(missing))
-            raise WiringError(f"{self.name} lacks {', '.join(sorted(missing))}. Write {self.name}.but({given}).")
+            example = ", ".join(f"{name}=..." for name in sorted(missing))
+            raise WiringError(f"{self.name} lacks {', '.join(sorted(missing))}. Write {self.name}.but({example}).")
 
-    @kept
+    @lazy_property
     def digest(self) -> bytes:
-        """Content hash: where the function stands, its version, defaults and code; nothing equals an `untold` one's."""
+        """Hash the function's place, version, defaults and code; with a `hidden_dependency` it equals no other."""
         cls = type(self)
         if cls.code is None:
             cls.code = code_digest(cls.function, cls.source)
         place = (cls.__module__, getattr(self.function, "__qualname__", self.name), self.version, cls.code)
-        return digest_of((*place, *self.beside, *((self.arguments,) if self.arguments else ())))
+        return digest_of((*place, *self.digest_extras, *((self.arguments,) if self.arguments else ())))
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Another process finds it under its name, as it finds a function."""
-        return self.name if self is self.plain else (_again, (self.plain, self.arguments))
+        """Pickle by name, as for a plain function."""
+        return self.name if self is self.plain else (_restore, (self.plain, self.arguments))
 
     @classmethod
     def _declared(cls) -> tuple[Any, Any]:
@@ -109,37 +109,37 @@ class Function(Operator[In, Out]):
 
     @classmethod
     def type_id(cls) -> str:
-        """As of every operator; of a step of a published flow with the flow's module: `corag.hop`."""
+        """Return the id of its class; for a step of a published flow with the flow's module: `corag.hop`."""
         package, _, module = cls.__module__.rpartition(".")
         return f"{module}.{cls.__qualname__}" if package == FLOWS else super().type_id()
 
-    def gives(self, taken: Any, /) -> Any:
+    def gives(self, input_type: Any, /) -> Any:
         self._refuse_missing()
-        return super().gives(taken)
+        return super().gives(input_type)
 
     def __repr__(self) -> str:
-        return self._written(object)
+        return self._describe(object)
 
     @property
     def short(self) -> str:
-        return self._written(str, int, float)
+        return self._describe(str, int, float)
 
-    def _written(self, *kinds: type) -> str:
-        """Its name with the arguments of some kinds."""
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments if isinstance(value, kinds))
-        return f"{self.name}.but({given})" if given else self.name
+    def _describe(self, *kinds: type) -> str:
+        """Return its name with the arguments of some types."""
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments if isinstance(value, kinds))
+        return f"{self.name}.but({arguments})" if arguments else self.name
 
 
-def _again(plain: Function[Any, Any], arguments: tuple[tuple[str, Any], ...]) -> Function[Any, Any]:
+def _restore(plain: Function[Any, Any], arguments: tuple[tuple[str, Any], ...]) -> Function[Any, Any]:
     return plain.but(**dict(arguments))
 
 
 def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters that have a default or are keyword-only."""
-    found = inspect.signature(function).parameters.values()
+    """Return the parameters that have a default or are keyword-only."""
+    parameters = inspect.signature(function).parameters.values()
     return tuple(
         p.name
-        for p in found
+        for p in parameters
         if p.kind is p.KEYWORD_ONLY or (p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY)
     )
 
@@ -176,13 +176,13 @@ def step(
     >>> from spolia.types import Query
     >>> @step
     ... def shouted(query: Query) -> Query:
-    ...     return query.rewritten(query.text.upper())
+    ...     return query.rewritten(query.text.is_upper())
     >>> (shouted >> shouted)(Query("why?")).text
     'WHY?'
     """
 
-    def made(function: Callable[[Any], Any]) -> Operator[Any, Any]:
-        refuse_no_function(function, "step")
+    def make_operator(function: Callable[[Any], Any]) -> Operator[Any, Any]:
+        refuse_non_function(function, "step")
         try:
             hints = get_type_hints(function)
         except (NameError, TypeError):  # a name for the type checker alone; a partial
@@ -196,21 +196,21 @@ def step(
             takes = f"{name} takes {len(names)} values; an operator takes one, and else keyword arguments"
             raise WiringError(f"{takes}. Write def {name}({names[0] if names else 'value'}{rest}): ...")
         types = (hints.get(names[0], Any), hints.get("return", Any))
-        said = {} if calls is None else {"calls": _bound(calls)}
+        call_bound = {} if calls is None else {"calls": _calls_method(calls)}
         keywords = {name: kind for name, kind in hints.items() if name in _keywords(function)}
         attributes = {"version": version, "cached": cached, "waits": waits, "keywords": keywords, "required": required}
-        return Function.of(function, types, **attributes, **said)
+        return Function.from_function(function, types, **attributes, **call_bound)
 
-    return made if function is None else made(function)
-
-
-def refuse_no_function(given: object, decorator: str) -> None:
-    if not callable(given):
-        raise WiringError(f"{given!r:.80} is not a function. Write @{decorator} above the definition of one.")
+    return make_operator if function is None else make_operator(function)
 
 
-def _bound(calls: int | Mapping[str, int]) -> Callable[..., Bound]:
-    """The method `calls` of a step."""
+def refuse_non_function(value: object, decorator: str) -> None:
+    if not callable(value):
+        raise WiringError(f"{value!r:.80} is not a function. Write @{decorator} above the definition of one.")
+
+
+def _calls_method(calls: int | Mapping[str, int]) -> Callable[..., Bound]:
+    """Build the method `calls` of a step."""
 
     def bound(self: Function[Any, Any], rows: int | None = None, /) -> Bound:
         if isinstance(calls, int):
@@ -220,8 +220,8 @@ def _bound(calls: int | Mapping[str, int]) -> Callable[..., Bound]:
     return bound
 
 
-def untold(function: Callable[..., Any]) -> str:
-    """What a function's result depends on that its name does not tell, and what to write; empty for nothing."""
+def hidden_dependency(function: Callable[..., Any]) -> str:
+    """Explain what a function's result depends on beyond its name, and what to write; empty if nothing."""
     name = getattr(function, "__name__", LAMBDA)
     if name == LAMBDA:
         kind = "a lambda" if inspect.isfunction(function) else type(function).__name__
@@ -244,6 +244,6 @@ def untold(function: Callable[..., Any]) -> str:
 
 
 def _defaults(function: Callable[..., Any]) -> tuple[object, ...]:
-    """Values that were bound when the function was defined."""
+    """Return the values that were bound when the function was defined."""
     by_name = getattr(function, "__kwdefaults__", None)
     return (*(getattr(function, "__defaults__", None) or ()), *((by_name,) if by_name else ()))

@@ -1,4 +1,4 @@
-"""Markdown in texts of documents and models, made inert: nothing loads by itself, and links lead to the web or to mail.
+"""Markdown of documents and models, made inert: nothing loads by itself, and links lead to the web or to mail.
 
 An image of a remote server tells it all that its address holds (`![x](https://…?q=secret)`), as soon as a chat client
 shows the answer; `javascript:` runs. One character of such a mark is replaced, as `spolia.models.marks` does it:
@@ -47,18 +47,18 @@ def disarm(text: str) -> str:
     if "<" not in text and "]" not in text and "![" not in text:
         return text
     parts = []
-    for is_code, part in _parts(text):
+    for is_code, part in _split_code(text):
         parts.append(part if is_code else _LIVE.sub(lambda mark: _SHUT[mark[0]], part))
     return "".join(parts)
 
 
-def _parts(text: str) -> list[tuple[bool, str]]:
+def _split_code(text: str) -> list[tuple[bool, str]]:
     """Split a text into blocks of fenced code, which a client shows as they are, and the rest.
 
     A fence that is indented, or below another line, may belong to a list or to HTML. From there on both readings are
     followed, and what is code in only one of them is no code.
     """
-    found, start = list[tuple[bool, str]](), 0
+    parts, start = list[tuple[bool, str]](), 0
     open_fences = {""}  # those that may be open; "" for none
     for line in _FENCE.finditer(text.replace("\r", "\n")):
         is_table = "|" in line["info"]  # a client may read tables first
@@ -66,32 +66,32 @@ def _parts(text: str) -> list[tuple[bool, str]]:
             not line["indent"] and not is_table and (not line.start() or text.endswith(_BLANK_LINE, 0, line.start()))
         )
         was_code = "" not in open_fences
-        open_fences = {fence for opened in open_fences for fence in _open_after(line, opened, is_sure)}
+        open_fences = {fence for open_fence in open_fences for fence in _open_fences_after(line, open_fence, is_sure)}
         if (is_code := "" not in open_fences) != was_code:
             place = line.start() if is_code else line.end()
-            found.append((was_code, text[start:place]))
+            parts.append((was_code, text[start:place]))
             start = place
-    return [*found, ("" not in open_fences, text[start:])]
+    return [*parts, ("" not in open_fences, text[start:])]
 
 
-def _open_after(line: re.Match[str], opened: str, is_sure: bool) -> set[str]:
+def _open_fences_after(line: re.Match[str], open_fence: str, is_sure: bool) -> set[str]:
     """Return the fences that may be open after a line, if this one was open before."""
     fence = line["fence"]
-    if opened:
-        return {"" if fence.startswith(opened) and not line["info"].strip(" \t") else opened}
+    if open_fence:
+        return {"" if fence.startswith(open_fence) and not line["info"].strip(" \t") else open_fence}
     if fence[0] == "`" and "`" in line["info"]:
         return {""}
     return {fence} if is_sure else {"", fence}
 
 
 class MarkdownStream:
-    """A text that arrives in pieces, made inert as `disarm` does; what is not decided yet waits for the next piece."""
+    """Text that arrives in pieces, made inert as by `disarm`; undecided text waits for the next piece."""
 
     def __init__(self) -> None:
         self._text, self._sent = "", 0
 
     def feed(self, piece: str) -> str:
-        """Return what can be sent."""
+        """Add a piece and return the text that can be sent."""
         self._text += piece
         undecided = _UNDECIDED.search(self._text)
         return self._send(len(self._text) if undecided is None else undecided.start())
@@ -103,11 +103,11 @@ class MarkdownStream:
     def retract(self, characters: int) -> int:
         """Take back the last characters that were fed; return how many of these were sent."""
         self._text = self._text[: len(self._text) - characters]
-        taken = max(0, self._sent - len(self._text))
-        self._sent -= taken
-        return taken
+        retracted = max(0, self._sent - len(self._text))
+        self._sent -= retracted
+        return retracted
 
     def _send(self, end: int) -> str:
-        found = disarm(self._text)[self._sent : end]
+        piece = disarm(self._text)[self._sent : end]
         self._sent = max(self._sent, end)
-        return found
+        return piece

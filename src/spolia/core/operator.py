@@ -1,4 +1,4 @@
-"""The one idea: a step of a flow is a frozen dataclass whose fields are its hyper-parameters and resources."""
+"""Operators, the one idea: a step of a flow is a frozen dataclass with its hyper-parameters and resources as fields."""
 
 from __future__ import annotations
 
@@ -11,17 +11,28 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, NoReturn, Self, TypeAlias, TypeVar, final
 
-from spolia.core.call_bounds import most, total
+from spolia.core.call_bounds import largest, total
 from spolia.core.fingerprint.digest import code_digest
 from spolia.core.fingerprint.packages import IN_STEP, place_of
-from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
+from spolia.core.fingerprint.references import Reference, calls_no_model, is_constant, references
 from spolia.core.fingerprint.source_text import functions_of
-from spolia.core.run_context import Event, RunContext, attempt, called_late, current_context, gather
-from spolia.core.type_compatibility import Bindings, filled, fits, name_of, parameters_of
-from spolia.core.validation import classes_of, freeze, needed, validate, with_validation
+from spolia.core.run_context import Event, RunContext, attempt, call_late, current_context, gather
+from spolia.core.type_compatibility import Bindings, fill_type, fits, name_of, parameters_of
+from spolia.core.validation import classes_of, freeze, needed_capabilities, validate, with_validation
 from spolia.errors import SpoliaError, UndecidedError, WiringError
-from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
-from spolia.types.value import reduced, refuse_arguments
+from spolia.types import (
+    Addressed,
+    Answer,
+    Failure,
+    Query,
+    Ranking,
+    State,
+    Value,
+    digest_of,
+    lazy_property,
+    qualified_name,
+)
+from spolia.types.value import reduce_value, refuse_arguments
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -35,19 +46,19 @@ _NOTHING: Any = object()
 
 class _Needs:
     def __get__(self, op: object, cls: Any) -> Mapping[str, frozenset[str]]:
-        return needed(cls)
+        return needed_capabilities(cls)
 
 
 class _Classes:
-    """A class attribute that is computed, and replaced by its value, on first use."""
+    """Class attribute that is computed, and replaced by its value, on first use."""
 
     def __get__(self, op: object, cls: Any) -> tuple[type, ...]:
-        cls.classes = found = (() if cls.composes else classes_of(cls._declared()[1])) or (object,)
-        return found
+        cls.classes = classes = (() if cls.composes else classes_of(cls._declared()[1])) or (object,)
+        return classes
 
 
 class Operator(ABC, Generic[In, Out]):
-    """A step of a flow: a frozen dataclass, from one value to another.
+    """Step of a flow: a frozen dataclass, from one value to another.
 
     Class attributes:
         version: enters the cache key; count it up when the result for the same fields and value changes.
@@ -81,13 +92,13 @@ class Operator(ABC, Generic[In, Out]):
         if own := cls.__dict__.get("__post_init__"):
             cls.__post_init__ = with_validation(own, _refuse_undeclared)  # type: ignore[method-assign]
         if own := cls.__dict__.get("__init__"):
-            cls.__init__ = _freezing(own)  # type: ignore[method-assign]
+            cls.__init__ = _with_freeze(own)  # type: ignore[method-assign]
         stated = next(base for base in cls.__mro__ if "calls" in base.__dict__)
         if not _is_ours(cls) and _is_ours(stated) and (any(functions_of(cls)) or "function" in cls.__dict__):
             cls.calls = _calls_of_users  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        """Refuse fields that hold what they do not declare; a list in a field becomes a tuple."""
+        """Refuse fields whose values do not have the declared types; a list in a field becomes a tuple."""
         validate(self)
         if type(self).__post_init__ is Operator.__post_init__:
             _refuse_undeclared(self)
@@ -103,7 +114,7 @@ class Operator(ABC, Generic[In, Out]):
         return gather([_Call(self, value) for value in values], waits=self.waiting)
 
     def reads(self, value: Any, /) -> object:
-        """What the result depends on; a narrower answer than the whole value makes more cache hits.
+        """Return what the result depends on; a narrower answer than the whole value makes more cache hits.
 
         All of the value that comes back in the result belongs to it, but for what `attach` puts there.
         """
@@ -118,13 +129,13 @@ class Operator(ABC, Generic[In, Out]):
             return tuple(self.attach(item, value) for item in out) if type(out) is tuple else out
         if isinstance(out, Answer):
             return out.but(evidence=value) if isinstance(value, Ranking) else out
-        asked = _asked(value)
-        if asked is None:
+        query = _query_of(value)
+        if query is None:
             return out
         if isinstance(out, Ranking):
-            return out.but(query=asked)
+            return out.but(query=query)
         if isinstance(out, Query):
-            return asked if out == asked else out.but(origin=asked)
+            return query if out == query else out.but(origin=query)
         return out
 
     # Running.
@@ -134,18 +145,18 @@ class Operator(ABC, Generic[In, Out]):
         if settings or value is _NOTHING:
             _refuse_settings(self, settings)
         if isinstance(value, str) and not self._takes_text:
-            raise _refusal(self, value)
+            raise _input_error(self, value)
         context = current_context.get()
         if context is not None:
             result: Out = context.step(self, value)
             return result
         try:
-            found = self.apply(value)
+            out = self.apply(value)
         except Exception as error:
-            if (said := explained(error, self, value)) is not error:
-                raise said from error
+            if (explanation := explain_error(error, self, value)) is not error:
+                raise explanation from error
             raise
-        return found if isinstance(found, self.classes) else self.refused(found)
+        return out if isinstance(out, self.classes) else self.refuse_result(out)
 
     @final
     def batch(self, values: Sequence[In], /, *, rows: Sequence[int] | None = None) -> list[Out | Failure]:
@@ -155,19 +166,21 @@ class Operator(ABC, Generic[In, Out]):
             rows: inside `apply_batch`, which rows of the surrounding batch these are; their cost is charged to them.
         """
         if isinstance(values, str) or not hasattr(values, "__getitem__"):
-            raise WiringError(f"{self.short}.batch takes a list, and was given {_given(values)}. Write batch([…]).")
+            raise WiringError(
+                f"{self.short}.batch takes a list, and was given {_describe_value(values)}. Write batch([…])."
+            )
         if len(values) == 0:
             return []
         if isinstance(first := values[0], str) and not self._takes_text:
-            raise _refusal(self, first)
+            raise _input_error(self, first)
         context = current_context.get()
         if context is not None:
             return context.batch(self, values, rows)
         try:
-            return self.results(values)
+            return self.checked_results(values)
         except Exception as error:
-            said = explained(error, self, *values)
-            return [Failure.of(said, self.short) for _ in values]
+            explanation = explain_error(error, self, *values)
+            return [Failure.from_error(explanation, self.short) for _ in values]
 
     @final
     def stream(self, value: In, /) -> Iterator[Event]:
@@ -206,10 +219,10 @@ class Operator(ABC, Generic[In, Out]):
         return self._run_context("astream", value).astream(self, value)
 
     def _run_context(self, method: str, *values: object) -> RunContext:
-        """The current run, which this way of running needs."""
+        """Return the current run, which this way of running needs."""
         for value in values:
             if isinstance(value, str) and not self._takes_text:
-                raise _refusal(self, value)
+                raise _input_error(self, value)
         if (context := current_context.get()) is None:
             raise SpoliaError(f"{self.short}.{method} needs a run. Write: with Run(): ... {method}(value)")
         return context
@@ -217,39 +230,41 @@ class Operator(ABC, Generic[In, Out]):
     # Composing.
 
     def __rshift__(self, then: Operator[Out, B], /) -> Operator[In, B]:
-        """`self`, then the other one."""
+        """Chain `self` and the other operator."""
         return Then(self, checked_operator(then, f"the step after {self.short}"))
 
     if not TYPE_CHECKING:  # a checker refuses it
 
-        def __rrshift__(self, before, /):
-            """Say what to write for what is no operator: a class, a function, a value."""
-            return checked_operator(before, f"the step before {self.short}") >> self
+        def __rrshift__(self, previous, /):
+            """Raise an error that says what to write instead of a class, a function or a value."""
+            return checked_operator(previous, f"the step before {self.short}") >> self
 
     def inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
-        """Operators among the fields, with their places: `arms.0`, `body`."""
+        """Return the operators among the fields, with their places: `arms.0`, `body`."""
         return self._inner
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
-        """Inner operators whose output is this one's output."""
+        """Return the inner operators whose output is this one's output."""
         return ()
 
     def but(self, **changes: Any) -> Self:
-        """The same operator with some fields changed; raises for an unknown field."""
-        known = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        """Return the same operator with some fields changed; raise for an unknown field."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         for name in changes:
-            if name not in known:
-                raise WiringError(f"{type(self).__name__} has no field {name!r}. It has: {', '.join(known) or 'none'}.")
-        return self.made(known | changes)
+            if name not in values:
+                raise WiringError(
+                    f"{type(self).__name__} has no field {name!r}. It has: {', '.join(values) or 'none'}."
+                )
+        return self.from_fields(values | changes)
 
     @classmethod
-    def made(cls, values: Mapping[str, Any]) -> Self:
-        """An operator from its fields by name, also where the constructor takes `*args`."""
-        named = dict(values)
-        return cls(*named.pop(cls.variadic, ()), **named) if cls.variadic else cls(**named)
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """Build an operator from its fields by name, also where the constructor takes `*args`."""
+        arguments = dict(values)
+        return cls(*arguments.pop(cls.variadic, ()), **arguments) if cls.variadic else cls(**arguments)
 
     def vary(self, name: str = "", /, **ranges: Sequence[Any]) -> Vary[In, Out]:
-        """This operator with candidates for some of its fields, for the optimizer to decide between.
+        """Add candidates for some of its fields, for the optimizer to decide between.
 
         Args:
             name: of the place; ranges and choices of one name are one decision, wherever they stand. Of several ranges
@@ -260,17 +275,17 @@ class Operator(ABC, Generic[In, Out]):
                 raise WiringError(
                     f"{field}={values!r:.60} is one value, not candidates. Write {field}=({values!r:.60}, …)."
                 )
-        named = tuple((field, name if len(ranges) == 1 else f"{name}.{field}") for field in ranges) if name else ()
-        return Vary(self, tuple((field, tuple(values)) for field, values in ranges.items()), named)
+        names = tuple((field, name if len(ranges) == 1 else f"{name}.{field}") for field in ranges) if name else ()
+        return Vary(self, tuple((field, tuple(values)) for field, values in ranges.items()), names)
 
-    def late(self) -> tuple[Operator[Any, Any], ...]:
-        """The searches that its result is made of, itself or inside it, which can leave their hits to be fetched."""
+    def late_searches(self) -> tuple[Operator[Any, Any], ...]:
+        """Return the searches, itself or inner ones, that make its result and can defer fetching their hits."""
         return ()
 
     # Cost.
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        """Calls to language models for one value at most, None when no bound is known; an upper bound for `check`.
+        """Return the upper bound of calls to language models for one value, None if unknown; for `check`.
 
         An operator with your own code has no known bound, unless it overrides this, or its code names nothing that
         could be a model. In Spolia's own operators each model in a field counts once, unless they override this.
@@ -279,214 +294,222 @@ class Operator(ABC, Generic[In, Out]):
         Args:
             rows: how many values the value has at most, when it has several.
         """
-        if any(map(_asks, (*(op for _, op in self._inner), *self._builders()))):
+        if any(map(_calls_models, (*(op for _, op in self._inner), *self._builders()))):
             return None
         return sum(hasattr(getattr(self, f.name), "capabilities") for f in fields(self))  # type: ignore[arg-type]
 
     def fanout(self, rows: int | None = None, /) -> int | None:
-        """How many values the result has at most, when it has several; None when no bound is known."""
+        """Return the upper bound of values in a result that has several; None if unknown."""
         return None
 
     # Types.
 
     def takes(self) -> Any:
-        """The type of value that it takes."""
+        """Return the type of value that it takes."""
         return self._declared()[0]
 
-    def gives(self, taken: Any, /) -> Any:
-        """The type that it gives for values of type `taken`; raises `WiringError` when it does not take them."""
-        wanted, out = self._declared()
+    def gives(self, input_type: Any, /) -> Any:
+        """Return the type that it gives for this input type; raise `WiringError` if it does not take that."""
+        expected, out = self._declared()
         bound: Bindings = {}
-        if not fits(wanted, taken, bound):
-            raise WiringError(f"{self.short} takes {name_of(wanted)}, not {name_of(taken)}")
-        return filled(out, bound)
+        if not fits(expected, input_type, bound):
+            raise WiringError(f"{self.short} takes {name_of(expected)}, not {name_of(input_type)}")
+        return fill_type(out, bound)
 
     # Identity.
 
     @classmethod
     def type_id(cls) -> str:
-        """How flow files and cache keys call it: the class name, prefixed by its package outside Spolia."""
+        """Return its id in flow files and cache keys: the class name, prefixed by its package outside Spolia."""
         package = cls.__module__.partition(".")[0]
         return cls.__qualname__ if package == "spolia" else f"{package}:{cls.__qualname__}"
 
-    @kept
+    @lazy_property
     def digest(self) -> bytes:
-        """Content hash: id, version and fields."""
+        """Hash its id, version and fields."""
         values = tuple(getattr(self, f.name) for f in fields(self) if f.compare)  # type: ignore[arg-type]
-        return digest_of((qualified(type(self)), self.version, values))
+        return digest_of((qualified_name(type(self)), self.version, values))
 
-    @kept
+    @lazy_property
     def user_code(self) -> bytes:
-        """Hashes of your classes in it, for the keys of caches; empty if all are Spolia's."""
-        kinds = dict.fromkeys(type(one) for one in inside(self))
+        """Hash your classes in it, for the keys of caches; empty if all are Spolia's."""
+        kinds = dict.fromkeys(type(part) for part in walk_values(self))
         return b"".join(_code_of(kind) for kind in kinds if not (_is_ours(kind) or hasattr(kind, "function")))
 
-    @kept
+    @lazy_property
     def resources(self) -> tuple[Addressed, ...]:
-        """Stores and models that it or its inner operators name, each once."""
-        found: dict[object, Addressed] = {}
+        """Return stores and models that it or its inner operators name, each once."""
+        addresses: dict[object, Addressed] = {}
         for f in fields(self):  # type: ignore[arg-type]
-            _addresses(getattr(self, f.name), found)
-        return tuple(found.values())
+            _collect_addresses(getattr(self, f.name), addresses)
+        return tuple(addresses.values())
 
-    @kept
-    def declared(self) -> frozenset[bytes]:
-        """Digests of its resources, and of the addresses in these: the corpus of a group."""
-        found: set[bytes] = set()
+    @lazy_property
+    def resource_digests(self) -> frozenset[bytes]:
+        """Return digests of its resources, and of the addresses in these: the corpus of a group."""
+        digests: set[bytes] = set()
         waiting: list[Addressed] = list(self.resources)
         while waiting:
             address = waiting.pop()
-            if (digest := digest_of(address)) not in found:
-                found.add(digest)
+            if (digest := digest_of(address)) not in digests:
+                digests.add(digest)
                 waiting += parts_of(address)
-        return frozenset(found)
+        return frozenset(digests)
 
     def declares(self, address: Any) -> bool:
-        """Whether an address is among its resources: itself, all that it consists of, or one with the same content. Of
-        a model without an address: whether it is in a field.
-        """
+        """Return whether an address is among its resources: itself, all its parts, or one with the same content. For a
+        model without an address: whether it is in a field."""
         if not isinstance(address, Addressed):
-            return any(address is held for held in vars(self).values())
+            return any(address is value for value in vars(self).values())
         with suppress(TypeError):  # of an object that is compared by identity there is none
-            if digest_of(address) in self.declared:
+            if digest_of(address) in self.resource_digests:
                 return True
         if parts := parts_of(address):
             return all(map(self.declares, parts))
-        known = None if address.scoped else address.fingerprint()
-        return known is not None and any(known == one.fingerprint() for one in self.resources if not one.scoped)
+        fingerprint = None if address.scoped else address.fingerprint()
+        return fingerprint is not None and any(
+            fingerprint == resource.fingerprint() for resource in self.resources if not resource.scoped
+        )
 
     @classmethod
     def _declared(cls) -> tuple[Any, Any]:
-        """What it takes and gives; anything where it does not say."""
-        taken, given = parameters_of(cls, Operator) or (Any, Any)
-        return taken, given
+        """Return its input and output types; Any where it declares none."""
+        input_type, output_type = parameters_of(cls, Operator) or (Any, Any)
+        return input_type, output_type
 
-    def refused(self, found: object) -> NoReturn:
-        """Refuse a result that is not what it declares."""
+    def refuse_result(self, result: object) -> NoReturn:
+        """Refuse a result that does not have the declared type."""
         raise WiringError(
-            f"{self.short} gives {found!r:.60} ({type(found).__name__}), and declares {name_of(self._declared()[1])}. "
+            f"{self.short} gives {result!r:.60} ({type(result).__name__}), and declares {name_of(self._declared()[1])}. "
             f"Correct what it returns, or what it declares{_place(self)}."
         )
 
-    def results(self, values: Sequence[Any]) -> list[Any]:
-        """What `apply_batch` gives: a result or a failure for each value, or `WiringError`."""
-        given: Any = self.apply_batch(values)
-        found = [self.checked(one) for one in given] if isinstance(given, Iterable) else None
-        if found is None or len(found) != len(values):
-            said = f"{given!r:.60}" if found is None else f"{len(found)} results"
+    def checked_results(self, values: Sequence[Any]) -> list[Any]:
+        """Run `apply_batch`; return a result or failure for each value, raise `WiringError` for a wrong number."""
+        outputs: Any = self.apply_batch(values)
+        results = [self.checked_result(output) for output in outputs] if isinstance(outputs, Iterable) else None
+        if results is None or len(results) != len(values):
+            description = f"{outputs!r:.60}" if results is None else f"{len(results)} results"
             raise WiringError(
-                f"{self.short}.apply_batch gave {said} for {len(values)} values; one for each is due{_place(self)}."
+                f"{self.short}.apply_batch gave {description} for {len(values)} values; one for each is due{_place(self)}."
             )
-        return found
+        return results
 
-    def checked(self, found: Any) -> Any:
-        """One result of a batch; a failure where it is not what the operator declares."""
-        if isinstance(found, (*self.classes, Failure)):
-            return found
-        return attempt(partial(self.refused, found))
+    def checked_result(self, result: Any) -> Any:
+        """Return a result of a batch, or a failure if it does not have the declared type."""
+        if isinstance(result, (*self.classes, Failure)):
+            return result
+        return attempt(partial(self.refuse_result, result))
 
-    @kept
+    @lazy_property
     def waiting(self) -> bool:
-        """Whether it, an inner operator, or an address in its fields waits, unless that has `waits = False`."""
-        return self.waits or any(_waits(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        """Return whether it, an inner operator, or an address in its fields waits, unless that has `waits = False`."""
+        return self.waits or any(_is_waiting(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
-    @kept
+    @lazy_property
     def _takes_text(self) -> bool:
         return fits(self.takes(), str, {})
 
     def _builders(self) -> list[Operator[Any, Any]]:
-        """Operators in the values and addresses among its fields: what a node group is built by when it is searched."""
-        found: list[tuple[str, Operator[Any, Any]]] = []
+        """Return operators in the values and addresses among its fields: those that build a node group on search."""
+        operators: list[tuple[str, Operator[Any, Any]]] = []
         waiting = [getattr(self, f.name) for f in fields(self)]  # type: ignore[arg-type]
         for value in waiting:  # which grows meanwhile
             if isinstance(value, tuple):
                 waiting += value
             elif isinstance(value, Value):
                 own = [getattr(value, f.name) for f in fields(value)]  # type: ignore[arg-type]
-                for one in own:
-                    _operators(one, "", found)
+                for item in own:
+                    _collect_operators(item, "", operators)
                 waiting += own
-        return [op for _, op in found]
+        return [op for _, op in operators]
 
-    @kept
+    @lazy_property
     def _inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
-        found: list[tuple[str, Operator[Any, Any]]] = []
+        operators: list[tuple[str, Operator[Any, Any]]] = []
         for f in fields(self):  # type: ignore[arg-type]
-            _operators(getattr(self, f.name), f.name, found)
-        return tuple(found)
+            _collect_operators(getattr(self, f.name), f.name, operators)
+        return tuple(operators)
 
     def __repr__(self) -> str:
-        """What rebuilds it, also where the constructor takes `*args`."""
-        shown = [repr(item) for item in getattr(self, self.variadic)] if self.variadic else []
+        """Return the code that rebuilds it, also where the constructor takes `*args`."""
+        arguments = [repr(item) for item in getattr(self, self.variadic)] if self.variadic else []
         for f in fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if f.init and f.name != self.variadic and value != f.default:
-                shown.append(f"{f.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+                arguments.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def _repr_html_(self) -> str:
-        """The flow as a picture, which a notebook shows in place of its `repr`."""
+        """Draw the flow as a picture, which a notebook shows in place of its `repr`."""
         from spolia.core.draw_svg import svg
 
         return svg(self)
 
     @property
     def short(self) -> str:
-        """The operator with its scalar fields, for messages and drawings."""
-        shown = [f.name for f in fields(self) if f.repr]  # type: ignore[arg-type]
-        plain = [(name, getattr(self, name)) for name in shown]
+        """Return the operator with its scalar fields, for messages and drawings."""
+        names = [f.name for f in fields(self) if f.repr]  # type: ignore[arg-type]
+        plain = [(name, getattr(self, name)) for name in names]
         scalars = [f"{name}={value!r}" for name, value in plain if isinstance(value, (str, int, float, bool))]
         return f"{type(self).__name__}({', '.join(scalars)})"
 
 
 @cache
 def _is_frozen_dataclass(cls: Any) -> bool:
-    """A class that inherits from one is none if it declares fields of its own, which nothing would set or compare."""
+    """Return whether a class is a frozen dataclass that adds no fields which nothing would set or compare."""
     declared = {name for name, kind in vars(cls).get("__annotations__", {}).items() if "ClassVar" not in str(kind)}
     is_frozen: bool = getattr(getattr(cls, "__dataclass_params__", None), "frozen", False)
     return is_frozen and declared <= cls.__dataclass_fields__.keys()
 
 
-def _new(cls: Any, *args: Any, **given: Any) -> Any:
+def _new(cls: Any, *args: Any, **arguments: Any) -> Any:
     if not _is_frozen_dataclass(cls):
         raise WiringError(f"{cls.__name__} is not a frozen dataclass. Write @dataclass(frozen=True) above its class.")
-    refuse_arguments(cls, args, given)
+    refuse_arguments(cls, args, arguments)
     return object.__new__(cls)
 
 
 Operator.__new__ = _new  # type: ignore[method-assign]  # type checkers see the fields instead
-Operator.__reduce_ex__ = reduced  # type: ignore[method-assign,assignment]
+Operator.__reduce_ex__ = reduce_value  # type: ignore[method-assign,assignment]
 
 Retriever: TypeAlias = Operator[Query, Ranking]
 """What finds: from a query to a ranking."""
 
 
 def _refuse_settings(op: Operator[Any, Any], settings: Mapping[str, Any]) -> NoReturn:
-    """Settings in the place of a value: steps get them before they are called."""
-    name, given = type(op).__name__, ", ".join(f"{name}={value!r:.40}" for name, value in settings.items())
-    advice = f"To change settings, write {name}.but({given})." if settings else f"Write {name}(value)."
+    """Refuse settings in a call: steps get them before they are called."""
+    name, assignments = type(op).__name__, ", ".join(f"{name}={value!r:.40}" for name, value in settings.items())
+    advice = f"To change settings, write {name}.but({assignments})." if settings else f"Write {name}(value)."
     raise WiringError(f"{name} is called with one value, a {name_of(op.takes())}. {advice}")
 
 
-def _refusal(op: Operator[Any, Any], value: object) -> WiringError:
-    """A bare text is the commonest slip: a question is a `Query`, since steps rewrite it and filters belong to it."""
-    taken = op.takes()
-    meant = f"Query({value!r:.60})" if isinstance(value, str) and fits(taken, Query, {}) else f"a {name_of(taken)}"
-    return WiringError(f"{op.short} takes {name_of(taken)}, and was given {_given(value)}. Write {meant}.")
+def _input_error(op: Operator[Any, Any], value: object) -> WiringError:
+    """Return the error for a wrong input. Most often a bare text: a question is a `Query`, since steps rewrite it and
+    filters belong to it."""
+    input_type = op.takes()
+    example = (
+        f"Query({value!r:.60})"
+        if isinstance(value, str) and fits(input_type, Query, {})
+        else f"a {name_of(input_type)}"
+    )
+    return WiringError(
+        f"{op.short} takes {name_of(input_type)}, and was given {_describe_value(value)}. Write {example}."
+    )
 
 
-def _given(value: object) -> str:
+def _describe_value(value: object) -> str:
     return f"the text {value!r:.60}" if isinstance(value, str) else f"{value!r:.60} ({type(value).__name__})"
 
 
-def _asked(value: object) -> Query | None:
+def _query_of(value: object) -> Query | None:
     if isinstance(value, (tuple, list)) and value:
-        return _asked(value[0])
+        return _query_of(value[0])
     return value.query if isinstance(value, Ranking) else value if isinstance(value, Query) else None
 
 
 class _Call:
-    """One row of a batch as a call; slimmer than `functools.partial` over a bound method."""
+    """Row of a batch as a call; slimmer than `functools.partial` over a bound method."""
 
     __slots__ = ("op", "value")
 
@@ -497,28 +520,28 @@ class _Call:
         return self.op(self.value)
 
 
-def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, Any]]]) -> None:
+def _collect_operators(value: object, place: str, operators: list[tuple[str, Operator[Any, Any]]]) -> None:
     if isinstance(value, Operator):
-        found.append((place, value))
+        operators.append((place, value))
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            _operators(item, f"{place}.{name}", found)
+            _collect_operators(item, f"{place}.{name}", operators)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
-                _operators(item[1], f"{place}.{item[0]}", found)
+                _collect_operators(item[1], f"{place}.{item[0]}", operators)
             else:
-                _operators(item, f"{place}.{index}", found)
+                _collect_operators(item, f"{place}.{index}", operators)
 
 
 _SCALARS = frozenset((str, int, float, bool, bytes, type(None)))
-ALIKE: Mapping[str, bool] = {"alike": True}
+UNIFORM_ITEMS: Mapping[str, bool] = {"alike": True}
 """Metadata of a field that holds thousands of values of one kind, without operators or models."""
 
 
-def inside(value: object) -> Iterator[Any]:
-    """A value and all values, operators, stores and models among its fields; of a field with `metadata=ALIKE` only the
-    first item."""
+def walk_values(value: object) -> Iterator[Any]:
+    """Yield a value and all values, operators, stores and models in its fields; of a field with
+    `metadata=UNIFORM_ITEMS` only the first item."""
     if type(value) in _SCALARS:
         return
     if isinstance(value, (Value, Operator)):
@@ -527,63 +550,63 @@ def inside(value: object) -> Iterator[Any]:
         value = tuple([getattr(value, f.name)[:1] if "alike" in f.metadata else getattr(value, f.name) for f in own])
     if isinstance(value, (tuple, frozenset, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from inside(item)
+            yield from walk_values(item)
     elif isinstance(value, Addressed):  # the check of a protocol takes long
         yield value
 
 
-def _outermost(value: object) -> Iterator[Any]:
-    """The operators, stores and models in a value, without those inside of them."""
+def _outermost_parts(value: object) -> Iterator[Any]:
+    """Yield the operators, stores and models in a value, without those inside of them."""
     if type(value) in _SCALARS:
         return
     if isinstance(value, Operator):
         yield value
     elif isinstance(value, (tuple, list, frozenset, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _outermost(item)
+            yield from _outermost_parts(item)
     elif isinstance(value, Addressed):
         yield value
     elif isinstance(value, Value):
         for f in fields(value):  # type: ignore[arg-type]
-            yield from _outermost(getattr(value, f.name))
+            yield from _outermost_parts(getattr(value, f.name))
 
 
-def _waits(value: object) -> bool:
-    found = _outermost(value)
-    return any(one.waiting if isinstance(one, Operator) else getattr(one, "waits", True) for one in found)
+def _is_waiting(value: object) -> bool:
+    parts = _outermost_parts(value)
+    return any(part.waiting if isinstance(part, Operator) else getattr(part, "waits", True) for part in parts)
 
 
-def _addresses(value: object, found: dict[object, Addressed]) -> None:
-    for one in _outermost(value):
-        for address in one.resources if isinstance(one, Operator) else (one,):
-            found.setdefault(digest_of(address), address)
+def _collect_addresses(value: object, addresses: dict[object, Addressed]) -> None:
+    for part in _outermost_parts(value):
+        for address in part.resources if isinstance(part, Operator) else (part,):
+            addresses.setdefault(digest_of(address), address)
 
 
 def parts_of(address: Addressed) -> list[Addressed]:
-    """The addresses in the fields of one: the corpus of a group, and the models that its definition names."""
-    found: dict[object, Addressed] = {}
+    """Return the addresses in an address's fields: the corpus of a group, the models of its definition."""
+    addresses: dict[object, Addressed] = {}
     for name in getattr(address, "__dataclass_fields__", ()):
-        _addresses(getattr(address, name), found)
-    return list(found.values())
+        _collect_addresses(getattr(address, name), addresses)
+    return list(addresses.values())
 
 
-def explained(error: Exception, op: Operator[Any, Any], *values: object) -> Exception:
-    """The error of a step, or that a value is none of those that the step takes, if that may be the cause.
+def explain_error(error: Exception, op: Operator[Any, Any], *values: object) -> Exception:
+    """Return the error of a step, or a clearer one if the step does not take one of the values.
 
     An error of a user's code has a note, once, of the innermost step around it and its place in the user's file.
     """
     if isinstance(error, (AttributeError, TypeError)):
         for value in values:
             if not fits(op.takes(), type(value), {}):
-                return _refusal(op, value)
-    said: list[str] = getattr(error, "__notes__", [])
-    if not any(note.startswith(IN_STEP) for note in said) and (place := place_of(error)):
+                return _input_error(op, value)
+    notes: list[str] = getattr(error, "__notes__", [])
+    if not any(note.startswith(IN_STEP) for note in notes) and (place := place_of(error)):
         error.add_note(f"{IN_STEP}{op.short}: {place}.")
     return error
 
 
 def _place(op: Operator[Any, Any]) -> str:
-    """Where the user has written an operator; empty for one of Spolia's."""
+    """Return file and line of a user's operator, for messages; empty for one of Spolia's."""
     code = getattr(getattr(type(op), "function", type(op).apply), "__code__", None)
     return "" if _is_ours(type(op)) or code is None else f": {code.co_filename}, line {code.co_firstlineno}"
 
@@ -596,39 +619,39 @@ def _is_ours(cls: type) -> bool:
 
 
 def _calls_of_users(self: Operator[Any, Any], rows: int | None = None, /) -> int | None:
-    """The calls of an operator with the user's own code: 0, or None if unknown."""
+    """Return the bound on calls of an operator with the user's own code: 0, or None if unknown."""
     cls = type(self)
     if "_is_silent" not in cls.__dict__:
-        cls._is_silent = asks_no_model(cls, self.takes(), next(base for base in cls.__mro__ if _is_ours(base)))
-    held = [value for name, value in vars(self).items() if not hasattr(Operator, name)]
-    is_silent = cls._is_silent and all(map(_is_mute, held)) and not any(map(_asks, self._builders()))
+        cls._is_silent = calls_no_model(cls, self.takes(), next(base for base in cls.__mro__ if _is_ours(base)))
+    values = [value for name, value in vars(self).items() if not hasattr(Operator, name)]
+    is_silent = cls._is_silent and all(map(_is_mute, values)) and not any(map(_calls_models, self._builders()))
     return 0 if is_silent else None
 
 
 def _is_mute(value: object) -> bool:
-    """Whether a field holds nothing that calls language models."""
+    """Return whether a field holds nothing that calls language models."""
     if isinstance(value, Operator):
-        return not _asks(value)
+        return not _calls_models(value)
     if isinstance(value, tuple):
         return all(map(_is_mute, value))
     return is_constant(value) or (_is_ours(type(value)) and not hasattr(value, "capabilities"))
 
 
-def _asks(op: Operator[Any, Any]) -> bool:
+def _calls_models(op: Operator[Any, Any]) -> bool:
     return op.calls() != 0
 
 
-def _freezing(own: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that is written by hand, with what those of dataclasses do after it."""
+def _with_freeze(own: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a handwritten constructor, so that fields are frozen and checked as after one of dataclasses."""
 
     @wraps(own)
-    def made(self: Operator[Any, Any], *args: Any, **more: Any) -> None:
+    def construct(self: Operator[Any, Any], *args: Any, **more: Any) -> None:
         own(self, *args, **more)
-        if type(self).__init__ is made and hasattr(self, "__dataclass_fields__"):
+        if type(self).__init__ is construct and hasattr(self, "__dataclass_fields__"):
             freeze(self)
             _refuse_undeclared(self)
 
-    return made
+    return construct
 
 
 def _refuse_undeclared(op: Operator[Any, Any]) -> None:
@@ -648,7 +671,7 @@ def _refuse_undeclared(op: Operator[Any, Any]) -> None:
 
 
 def _references(op: Operator[Any, Any]) -> Iterator[Reference]:
-    """What user code in an operator and in those inside it reaches beside its fields."""
+    """Yield what user code in an operator and in those inside it reaches without a field."""
     cls = type(op)
     if "_reaches" not in cls.__dict__:
         cls._reaches = [] if cls.__module__.startswith("spolia.") else references(cls)
@@ -659,7 +682,7 @@ def _references(op: Operator[Any, Any]) -> Iterator[Reference]:
 
 @dataclass(frozen=True, init=False)
 class Then(Operator[In, Out]):
-    """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
+    """Chain of steps: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
 
     An answer that a chain makes of a loop's state tells in `stop_reason` why the loop ended, unless a step has written
     another reason there than `answered`. So do several: those of a `Branch` after the loop, and of `Each(read)` after
@@ -683,59 +706,62 @@ class Then(Operator[In, Out]):
         self.gives(self.takes())
 
     def apply(self, value: In, /) -> Out:
-        found: Any = value
-        ended: _Stop = ""
-        for step, late in zip(self.steps, self._late, strict=True):
-            ended = _stop(found, ended)
-            found = called_late(step, found, late) if late else step(found)
-        return _ended(found, ended)  # type: ignore[no-any-return]
+        result: Any = value
+        stop_reason: _StopReason = ""
+        for step, late_steps in zip(self.steps, self._late_searches, strict=True):
+            stop_reason = _stop_reason(result, stop_reason)
+            result = call_late(step, result, late_steps) if late_steps else step(result)
+        return _with_stop_reason(result, stop_reason)  # type: ignore[no-any-return]
 
-    @kept
-    def _late(self) -> tuple[tuple[Operator[Any, Any], ...], ...]:
-        """For each step, those in it whose hits the step after it fetches."""
-        after = [then.takes_late for then in self.steps[1:]]
-        return (*(step.late() if takes else () for step, takes in zip(self.steps, after, strict=False)), ())
+    @lazy_property
+    def _late_searches(self) -> tuple[tuple[Operator[Any, Any], ...], ...]:
+        """Return for each step the searches in it whose hits the next step fetches."""
+        takes_late = [then.takes_late for then in self.steps[1:]]
+        return (
+            *(step.late_searches() if takes else () for step, takes in zip(self.steps, takes_late, strict=False)),
+            (),
+        )
 
     def apply_batch(self, values: Sequence[In], /) -> list[Out | Failure]:
         results: list[Any] = list(values)
         alive = list(range(len(results)))
-        ended: dict[int, _Stop] = {}
+        stop_reasons: dict[int, _StopReason] = {}
         for step in self.steps:
-            ended.update((row, _stop(results[row], ended.get(row, ""))) for row in alive)
+            stop_reasons.update((row, _stop_reason(results[row], stop_reasons.get(row, ""))) for row in alive)
             for row, result in zip(alive, step.batch([results[row] for row in alive], rows=alive), strict=True):
                 results[row] = result
             alive = [row for row in alive if not isinstance(results[row], Failure)]
-        return [_ended(result, ended.get(row, "")) for row, result in enumerate(results)]
+        return [_with_stop_reason(result, stop_reasons.get(row, "")) for row, result in enumerate(results)]
 
     def takes(self) -> Any:
         return self.steps[0].takes()
 
-    def gives(self, taken: Any, /) -> Any:
-        before: Operator[Any, Any] | None = None
+    def gives(self, value_type: Any, /) -> Any:
+        previous: Operator[Any, Any] | None = None
         for step in self.steps:
             try:
-                taken, before = step.gives(taken), step
+                value_type, previous = step.gives(value_type), step
             except WiringError as error:
-                if before is None or type(step).gives is not Operator.gives:
+                if previous is None or type(step).gives is not Operator.gives:
                     raise
                 raise WiringError(
-                    f"{before.short} gives {name_of(taken)}, but {step.short} takes {name_of(step.takes())}. "
-                    + _advice(taken, step)
+                    f"{previous.short} gives {name_of(value_type)}, but {step.short} takes {name_of(step.takes())}. "
+                    + _advice(value_type, step)
                 ) from error
-        return taken
+        return value_type
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return self.steps[-1:]
 
-    def late(self) -> tuple[Operator[Any, Any], ...]:
-        return self.steps[-1].late()
+    def late_searches(self) -> tuple[Operator[Any, Any], ...]:
+        return self.steps[-1].late_searches()
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        found: list[int | None] = []
+        bounds: list[int | None] = []
         for step in self.steps:
-            found.append(step.calls(rows))
+            bounds.append(step.calls(rows))
             rows = step.fanout(rows)
-        return total(found)
+        return total(bounds)
 
     def fanout(self, rows: int | None = None, /) -> int | None:
         for step in self.steps:
@@ -746,69 +772,71 @@ class Then(Operator[In, Out]):
         return " >> ".join(map(repr, self.steps)) if len(self.steps) > 1 else f"Then({self.steps[0]!r})"
 
 
-_Stop: TypeAlias = str | tuple[str, ...]
+_StopReason: TypeAlias = str | tuple[str, ...]
 """Why a loop ended, or why each of several did."""
 
 
-def _stop(found: Any, before: _Stop) -> _Stop:
-    """Why the loops ended whose states these are; the reason from before where there is no state."""
-    if isinstance(found, State):
-        return found.stop
-    if type(found) is tuple and found and all(isinstance(one, State) for one in found):
-        return tuple(one.stop for one in found)
-    return before
+def _stop_reason(value: Any, previous: _StopReason) -> _StopReason:
+    """Return why the loops of these states ended; the previous reason for a value that is not a state."""
+    if isinstance(value, State):
+        return value.stop
+    if type(value) is tuple and value and all(isinstance(state, State) for state in value):
+        return tuple(state.stop for state in value)
+    return previous
 
 
-def _ended(found: Any, reason: _Stop) -> Any:
-    """An answer with the reason for which the loop before it ended; several, each with its own where there is one."""
+def _with_stop_reason(result: Any, reason: _StopReason) -> Any:
+    """Put the reason for which a loop ended into its answer; into several answers each its own reason."""
     if not reason:
-        return found
-    if isinstance(found, Answer):
-        return found.but(stop_reason=reason) if found.stop_reason == "answered" and isinstance(reason, str) else found
-    if type(found) is tuple and found and all(isinstance(one, Answer) for one in found):
-        reasons = (reason,) * len(found) if isinstance(reason, str) else reason
-        return tuple(map(_ended, found, reasons)) if len(reasons) == len(found) else found
-    return found
+        return result
+    if isinstance(result, Answer):
+        return (
+            result.but(stop_reason=reason) if result.stop_reason == "answered" and isinstance(reason, str) else result
+        )
+    if type(result) is tuple and result and all(isinstance(answer, Answer) for answer in result):
+        reasons = (reason,) * len(result) if isinstance(reason, str) else reason
+        return tuple(map(_with_stop_reason, result, reasons)) if len(reasons) == len(result) else result
+    return result
 
 
 def _twin(step: Operator[Any, Any]) -> Operator[Any, Any]:
-    """An equal operator that is not the same object."""
+    """Copy an operator, so that it is equal and not the same object."""
     twin = object.__new__(type(step))
     twin.__dict__.update(step.__dict__)
     return twin
 
 
-def _advice(given: Any, step: Operator[Any, Any]) -> str:
-    from_many = fits(Sequence[Any], given, {}) and not fits(Sequence[Any], step.takes(), {})
-    to_many = fits(Sequence[Any], step.takes(), {}) and not fits(Sequence[Any], given, {})
+def _advice(output_type: Any, step: Operator[Any, Any]) -> str:
+    from_many = fits(Sequence[Any], output_type, {}) and not fits(Sequence[Any], step.takes(), {})
+    to_many = fits(Sequence[Any], step.takes(), {}) and not fits(Sequence[Any], output_type, {})
     if from_many:
         return f"Write Each({type(step).__name__}(...)) to run it on every one of them, or fuse them first."
     if to_many:
         return "Write Branch(...) around the operators before it to give it several, or take the step out."
-    return f"Put an operator from {name_of(given)} to {name_of(step.takes())} between them."
+    return f"Put an operator from {name_of(output_type)} to {name_of(step.takes())} between them."
 
 
-def checked_operator(found: object, place: str) -> Operator[Any, Any]:
-    """`found`, if it is an operator; else an error that says what to write."""
-    if isinstance(found, Operator):
-        return found
-    if isinstance(found, type) and issubclass(found, Operator):
-        raise WiringError(f"{found.__name__} is a class, not an operator, as {place}. Write {found.__name__}(...).")
-    if callable(found):
-        name = getattr(found, "__name__", repr(found))
+def checked_operator(value: object, place: str) -> Operator[Any, Any]:
+    """Return a value that is an operator; raise an error with advice for any other."""
+    if isinstance(value, Operator):
+        return value
+    if isinstance(value, type) and issubclass(value, Operator):
+        raise WiringError(f"{value.__name__} is a class, not an operator, as {place}. Write {value.__name__}(...).")
+    if callable(value):
+        name = getattr(value, "__name__", repr(value))
         raise WiringError(
             f"{name} is a plain function, not an operator, as {place}. Write @step above its definition, "
             "with its argument and result annotated."
         )
     advice = (
-        "each of its items by itself: Branch(a, b)" if isinstance(found, list | tuple) else "an instance of Operator"
+        "each of its items by itself: Branch(a, b)" if isinstance(value, list | tuple) else "an instance of Operator"
     )
-    raise WiringError(f"{found!r:.80} is not an operator, as {place}. Write {advice}.")
+    raise WiringError(f"{value!r:.80} is not an operator, as {place}. Write {advice}.")
 
 
 @dataclass(frozen=True)
 class Vary(Operator[In, Out]):
-    """A valid operator and candidates for some of its fields: what `op.vary(top_k=(5, 10))` makes.
+    """Valid operator and candidates for some of its fields: what `op.vary(top_k=(5, 10))` makes.
 
     Ranges are kept apart from the operator's fields, so every field keeps its type and its checks.
     """
@@ -835,42 +863,42 @@ class Vary(Operator[In, Out]):
     def takes(self) -> Any:
         return self.body.takes()
 
-    def gives(self, taken: Any, /) -> Any:
-        return self.body.gives(taken)
+    def gives(self, input_type: Any, /) -> Any:
+        return self.body.gives(input_type)
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return (self.body,)
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return most(op.calls(rows) for op in self.decided()) if self._few() else None
+        return largest(op.calls(rows) for op in self.decided()) if self._few() else None
 
     def fanout(self, rows: int | None = None, /) -> int | None:
-        return most(op.fanout(rows) for op in self.decided()) if self._few() else None
+        return largest(op.fanout(rows) for op in self.decided()) if self._few() else None
 
     def _few(self) -> bool:
-        """Whether there are few enough combinations to look at each."""
+        """Return whether there are few enough combinations to look at each."""
         return math.prod(len(values) for _, values in self.ranges) <= 1000
 
     def vary(self, name: str = "", /, **ranges: Sequence[Any]) -> Vary[In, Out]:
-        """The same operator with candidates for further fields."""
+        """Add candidates for further fields."""
         more = self.body.vary(name, **ranges)
         return Vary(self.body, (*self.ranges, *more.ranges), (*self.names, *more.names))
 
     def decided(self) -> Iterator[Operator[In, Out]]:
-        """The operator under every combination of candidates that it accepts."""
+        """Yield the operator under every combination of candidates that it accepts."""
         names = [name for name, _ in self.ranges]
         for values in itertools.product(*(values for _, values in self.ranges)):
             try:
-                found = self.body.but(**dict(zip(names, values, strict=True)))
+                operator = self.body.but(**dict(zip(names, values, strict=True)))
             except WiringError:
                 continue
-            yield found
+            yield operator
 
     def __repr__(self) -> str:
         body = f"({self.body!r})" if isinstance(self.body, Then) else repr(self.body)
-        named, calls = dict(self.names), list[list[str]]()
+        names, calls = dict(self.names), list[list[str]]()
         for field, values in self.ranges:
-            if field in named or not calls or calls[-1][0][0] in "'\"":
-                calls.append([repr(named[field])] if field in named else [])
+            if field in names or not calls or calls[-1][0][0] in "'\"":
+                calls.append([repr(names[field])] if field in names else [])
             calls[-1].append(f"{field}={values!r}")
         return body + "".join(f".vary({', '.join(call)})" for call in calls)

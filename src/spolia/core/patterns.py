@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: large ones cost milliseconds of every import."""
+"""Regular expressions that are compiled on first use: large ones cost milliseconds of every import."""
 
 import re
 from typing import Any, cast
@@ -7,21 +7,21 @@ NO_PATTERN = (re.error, OverflowError, RecursionError)
 """What `re.compile` raises for a text that is no pattern, repeats too often, or is nested too deep."""
 
 
-class _Pattern:
-    def __init__(self, *given: Any) -> None:
-        self._given = given
+class _LazyPattern:
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(re.compile(*self._given), name)  # which `re` keeps, for the next name
-        setattr(self, name, found)
-        return found
+        attribute = getattr(re.compile(*self._arguments), name)  # which `re` keeps, for the next name
+        setattr(self, name, attribute)
+        return attribute
 
 
 def pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """`re.compile`, when a method or attribute of the pattern is first asked for."""
-    return cast(re.Pattern[str], _Pattern(text, flags))
+    """Compile a pattern when one of its methods or attributes is first used."""
+    return cast(re.Pattern[str], _LazyPattern(text, flags))
 
 
 def is_match(text: str, flags: int, method: str, value: str) -> bool:
-    """Whether a pattern matches a value, by `search` or `fullmatch`; for a worker, as no thread can break it off."""
+    """Return whether a pattern matches a value, by `search` or `fullmatch`; for a worker, as no thread can stop it."""
     return getattr(re.compile(text, flags), method)(value) is not None

@@ -1,8 +1,8 @@
-"""Numbers of things, in words."""
+"""Counts of things, in words."""
 
 
 def several(number: int, thing: str) -> str:
-    """A number with its noun, singular or plural.
+    """Return a number with its noun, singular or plural.
 
     >>> several(1, "question"), several(1200, "question")
     ('1 question', '1,200 questions')
@@ -16,12 +16,12 @@ def plural(thing: str) -> str:
     >>> plural("page"), plural("set of boxes")
     ('pages', 'sets of boxes')
     """
-    noun, of, rest = thing.partition(" of ")
-    return f"{noun}s{of}{rest}"
+    noun, separator, rest = thing.partition(" of ")
+    return f"{noun}s{separator}{rest}"
 
 
 def were(number: int) -> str:
-    """The verb for a number of things.
+    """Return the verb for a number of things.
 
     >>> were(1), were(2)
     ('was', 'were')

@@ -1,4 +1,4 @@
-"""The one registry of public names and their modules: for flow files, lazy exports, type stubs and the docs.
+"""Registry of public names and their modules: for flow files, lazy exports, type stubs and the docs.
 
 Each line of `public_names.txt` has a module below `spolia`, and the public names that it defines.
 """
@@ -34,7 +34,7 @@ TOP = frozenset(_TOP.split())
 
 
 def names_of(package: str) -> dict[str, str]:
-    """The names that a package offers, with the module of each; without those that a module of it is called."""
+    """Return the names that a package offers, with the module of each; without names of the package's own modules."""
     if package == "spolia":
         return {name: module for name, module in MODULE_OF.items() if name in TOP}
     inside = f"{package}."
@@ -62,9 +62,9 @@ def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[st
             if caller == "_handle_fromlist" and name in MODULE_OF and find_spec(f"{package}.{name}") is None:
                 raise ImportError(_absent(package, name, public), name=package)
             raise AttributeError(_absent(package, name, public), name=name, obj=sys.modules[package])
-        found = getattr(import_module(offered[name]), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(import_module(offered[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     return get, lambda: public, public
 

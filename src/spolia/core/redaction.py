@@ -1,4 +1,4 @@
-"""What must not be kept: found by patterns, or by a model of your own, and hidden."""
+"""Redaction of texts: private data, found by patterns or by a model of your own, and hidden."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ KINDS = {
 
 @runtime_checkable
 class Redactor(Protocol):
-    """Finds what is to be hidden: patterns, or a model that marks names and addresses.
+    """Finder of private data: patterns, or a model that marks names and addresses.
 
     Of a frozen dataclass the fields are part of how documents are read: with others, the next sync reads them again.
     """
 
-    def found(self, text: str, /) -> Iterable[Finding]:
-        """The places, in any order; they may overlap."""
+    def find_sensitive(self, text: str, /) -> Iterable[Finding]:
+        """Return the places to hide, in any order; they may overlap."""
 
 
 @dataclass(frozen=True)
 class Patterns(Value):
-    """Finds addresses and numbers by regular expressions; IBANs and card numbers also by their check digits.
+    """Finder of addresses and numbers by regular expressions; IBANs and card numbers also by their check digits.
 
     Args:
         kinds: of `email`, `phone` (international form), `iban`, `card`, `ip`, `secret` (keys of APIs, tokens); empty
@@ -48,72 +48,72 @@ class Patterns(Value):
     Raises:
         QueryError: an unknown kind.
 
-    >>> labelled("Ask ann@example.org, +44 20 7946 0958 or GB82 WEST 1234 5698 7654 32.", Patterns())
+    >>> label_places("Ask ann@example.org, +44 20 7946 0958 or GB82 WEST 1234 5698 7654 32.", Patterns())
     'Ask [EMAIL], [PHONE] or [IBAN].'
-    >>> masked("Pay with 4111 1111 1111 1111, order 4111 1111 1111 1112.", Patterns(("card",)))
+    >>> mask_places("Pay with 4111 1111 1111 1111, order 4111 1111 1111 1112.", Patterns(("card",)))
     'Pay with ███████████████████, order 4111 1111 1111 1112.'
     """
 
     kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if unknown := [one for one in self.kinds if one not in KINDS]:
+        if unknown := [kind for kind in self.kinds if kind not in KINDS]:
             raise QueryError(f"Unknown kind to redact: {unknown[0]!r}. Write one of: {', '.join(KINDS)}.")
 
-    def found(self, text: str, /) -> Iterator[Finding]:
+    def find_sensitive(self, text: str, /) -> Iterator[Finding]:
         for kind in self.kinds or KINDS:
-            for one in KINDS[kind].finditer(text):
-                if (check := CHECKS.get(kind)) is None or check("".join(filter(str.isalnum, one[0]))):
-                    yield one.start(), one.end(), kind
+            for match in KINDS[kind].finditer(text):
+                if (check := CHECKS.get(kind)) is None or check("".join(filter(str.isalnum, match[0]))):
+                    yield match.start(), match.end(), kind
 
 
 @dataclass(frozen=True)
 class Redactors(Value):
-    """Finds what any of several find."""
+    """Several redactors, which hide what any of them finds."""
 
     each: tuple[Redactor, ...]
 
-    def found(self, text: str, /) -> Iterator[Finding]:
-        for one in self.each:
-            yield from one.found(text)
+    def find_sensitive(self, text: str, /) -> Iterator[Finding]:
+        for redactor in self.each:
+            yield from redactor.find_sensitive(text)
 
 
 def _is_card(digits: str) -> bool:
-    """Luhn's check."""
+    """Check digits by Luhn's formula."""
     numbers = map(int, reversed(digits))
-    return sum(sum(divmod(2 * one, 10)) if at % 2 else one for at, one in enumerate(numbers)) % 10 == 0
+    return sum(sum(divmod(2 * digit, 10)) if index % 2 else digit for index, digit in enumerate(numbers)) % 10 == 0
 
 
 def _is_iban(text: str) -> bool:
-    """The remainder by 97 of ISO 7064."""
-    return int("".join(str(int(one, 36)) for one in text[4:] + text[:4])) % 97 == 1
+    """Check the remainder by 97 of ISO 7064."""
+    return int("".join(str(int(character, 36)) for character in text[4:] + text[:4])) % 97 == 1
 
 
 CHECKS = {"card": _is_card, "iban": _is_iban}
 
 
-def _places(text: str, redactor: Redactor) -> Iterator[Finding]:
-    """The places in the order of the text; of two that overlap the part of the second after the first."""
+def _find_places(text: str, redactor: Redactor) -> Iterator[Finding]:
+    """Yield the places in the order of the text; of two that overlap the rest of the second after the first."""
     end = 0
-    for start, stop, kind in sorted(redactor.found(text)):
+    for start, stop, kind in sorted(redactor.find_sensitive(text)):
         if (stop := min(stop, len(text))) > max(start, end):
             yield max(start, end), stop, kind
             end = stop
 
 
-def masked(text: str, redactor: Redactor) -> str:
-    """The text with each place covered, as long as it was: all places in it stay where they are."""
+def mask_places(text: str, redactor: Redactor) -> str:
+    """Cover each place with a text of the same length, so that offsets do not change."""
     parts, end = [], 0
-    for start, stop, _ in _places(text, redactor):
-        parts += [text[end:start], "".join("\n" if one == "\n" else MASK for one in text[start:stop])]
+    for start, stop, _ in _find_places(text, redactor):
+        parts += [text[end:start], "".join("\n" if character == "\n" else MASK for character in text[start:stop])]
         end = stop
     return "".join([*parts, text[end:]])
 
 
-def labelled(text: str, redactor: Redactor) -> str:
-    """The text with the kind of each place instead."""
+def label_places(text: str, redactor: Redactor) -> str:
+    """Replace each place by its kind."""
     parts, end = [], 0
-    for start, stop, kind in _places(text, redactor):
+    for start, stop, kind in _find_places(text, redactor):
         parts += [text[end:start], f"[{kind.upper()}]"]
         end = stop
     return "".join([*parts, text[end:]])

@@ -1,4 +1,4 @@
-"""Where operators and addresses are found by their ids, so that no file decides what is imported."""
+"""Catalogue of operators and addresses by their ids, so that no file decides what is imported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FLOWS = frozenset(module for module in MODULE_OF.values() if module.startswith(
 
 
 class Catalogue(Mapping[str, Any]):
-    """Operators, addresses and values by id: what is passed, built in, or installed under the entry point `GROUP`."""
+    """Operators, addresses and values by id: passed, built in, or installed under the entry point `GROUP`."""
 
     def __init__(self, passed: Iterable[Operator[Any, Any] | type] = ()) -> None:
         classes = [item if isinstance(item, type) else type(item) for item in passed]
@@ -69,7 +69,7 @@ class Catalogue(Mapping[str, Any]):
         if (module := f"{FLOWS}.{name.partition('.')[0]}") in _FLOWS:  # a step of a published flow: `corag.hop`
             return type(getattr(import_module(module), name.partition(".")[2]))
         if ":" in name and (offered := _installed().get(name)) is not None:
-            return _loaded(name, offered)
+            return _load_operator(name, offered)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -88,11 +88,11 @@ def _installed() -> dict[str, EntryPoint]:
     return {f"{point.module.partition('.')[0]}:{point.name}": point for point in metadata.entry_points(group=GROUP)}
 
 
-def _loaded(name: str, offered: EntryPoint) -> Any:
+def _load_operator(name: str, offered: EntryPoint) -> Any:
     try:
-        found = offered.load()
+        value = offered.load()
     except Exception as error:
         raise CodecError(
             f"The installed operator {name} could not be imported: {error}. Update its package."
         ) from error
-    return type(found) if isinstance(found, Operator) else found
+    return type(value) if isinstance(value, Operator) else value

@@ -1,4 +1,4 @@
-"""Values inside frozen values, replaced."""
+"""Replacement of values inside frozen values."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -8,21 +8,22 @@ from spolia.core.operator import Operator
 from spolia.types import Value
 
 
-def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
-    """An operator or a value with whatever `change` gives in the place of each thing in it, the inner ones first.
-    `change` returns what stays as it is; what nothing changes in is the same object.
-    """
-    return change(_within(value, change))
+def replace_parts(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Replace each part of an operator or value by what `change` returns for it, the inner ones first. `change` returns
+    unaffected parts as they are; a value without changes is the same object."""
+    return change(_replace_fields(value, change))
 
 
-def _within(value: Any, change: Callable[[Any], Any]) -> Any:
+def _replace_fields(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, tuple):
-        items = tuple(replaced(item, change) for item in value)
-        return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
+        items = tuple(replace_parts(item, change) for item in value)
+        return (
+            items if any(new_item is not old_item for new_item, old_item in zip(items, value, strict=True)) else value
+        )
     if not isinstance(value, (Operator, Value)) or not is_dataclass(value):
         return value
-    held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
-    found = {name: replaced(item, change) for name, item in held.items()}
-    if all(found[name] is item for name, item in held.items()):
+    field_values = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+    new_values = {name: replace_parts(item, change) for name, item in field_values.items()}
+    if all(new_values[name] is item for name, item in field_values.items()):
         return value
-    return value.made(found) if isinstance(value, Operator) else replace(value, **found)
+    return value.made(new_values) if isinstance(value, Operator) else replace(value, **new_values)

@@ -1,4 +1,4 @@
-"""The small protocol between a step and the current run, and functions that do the plain thing without a run."""
+"""Protocol between a step and the current run, and its functions, which also work without a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Reservation:
-    """A call that the budget has room for, and what it will be charged: its calls alone, unless it is settled."""
+    """Call that the budget has room for, and its charge: its calls alone, unless it is settled."""
 
     __slots__ = ("spent",)
 
@@ -29,12 +29,12 @@ class Reservation:
         self.spent = Usage(calls=reserved.calls)
 
     def settle(self, usage: Usage) -> None:
-        """Replace what was reserved by what was spent."""
+        """Replace the reserved usage by the real one."""
         self.spent = usage
 
 
 class RunContext(Protocol):
-    """What the current run does for a step; `spolia.run` implements it. `op` is an operator, which is built on this."""
+    """Services of the current run for a step; `spolia.run` implements it. `op` is an operator, which is built on this."""
 
     def step(self, op: Any, value: Any) -> Any: ...
     def batch(self, op: Any, values: Sequence[Any], rows: Sequence[int] | None) -> list[Any]: ...
@@ -43,54 +43,54 @@ class RunContext(Protocol):
     async def abatch(self, op: Any, values: Sequence[Any]) -> list[Any]: ...
     def astream(self, op: Any, value: Any) -> AsyncIterator[Event]: ...
     def gather(self, calls: Sequence[Callable[[], T]], waits: Sequence[bool]) -> list[T | Failure]: ...
-    def limited(self, max_calls: int) -> AbstractContextManager[None]: ...
+    def limit_calls(self, max_calls: int) -> AbstractContextManager[None]: ...
     def reserve(self, usage: Usage, row: int | None) -> AbstractContextManager[Reservation]: ...
     def charge(self, usage: Usage, row: int | None) -> None: ...
     def emit(self, text: str) -> None: ...
     def is_streamed(self) -> bool: ...
     def retract(self) -> None: ...
     def degrade(self, reason: str, row: int | None, error: Exception | None = None, partly: bool = False) -> bool: ...
-    def note(self, remark: str, row: int | None, counted: bool = False) -> None: ...
-    def exchanged(self, model: str, prompt: Prompt, reply: Any) -> None: ...
-    def replied(self, key: Callable[[], bytes | None], ask: Callable[[], T]) -> T: ...
+    def note(self, remark: str, row: int | None, is_counted: bool = False) -> None: ...
+    def record_exchange(self, model: str, prompt: Prompt, reply: Any) -> None: ...
+    def recall_reply(self, key: Callable[[], bytes | None], ask: Callable[[], T]) -> T: ...
     def check(self) -> None: ...
     def keeps_results(self) -> bool: ...
     def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
     def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T: ...
-    def reach(self, address: Addressed) -> None: ...
+    def record_access(self, address: Addressed) -> None: ...
     def access(self) -> frozenset[str]: ...
-    def narrowing(self) -> Filter | None: ...
+    def run_filter(self) -> Filter | None: ...
 
 
 current_context: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
-_late: ContextVar[tuple[object, ...]] = ContextVar("late", default=())
+_late_steps: ContextVar[tuple[object, ...]] = ContextVar("late", default=())
 """The steps whose hits the step after them fetches; see `called_late`."""
-_overheard: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
+_degradation_reasons: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
 _allowed: ContextVar[tuple[list[int], ...]] = ContextVar("allowed", default=())
 """How many calls each guard around a step still allows where there is no run."""
 
 
 @contextmanager
-def overhearing() -> Iterator[list[str]]:
-    """Why results that are made inside are degraded, with a run or without one."""
-    said: list[str] = []
-    token = _overheard.set(said)
+def collect_degradations() -> Iterator[list[str]]:
+    """Collect the reasons why results made inside are degraded, with a run or without one."""
+    reasons: list[str] = []
+    token = _degradation_reasons.set(reasons)
     try:
-        yield said
+        yield reasons
     finally:
-        _overheard.reset(token)
+        _degradation_reasons.reset(token)
 
 
 def charge(usage: Usage, *, row: int | None = None) -> None:
-    """Tell the run what a step cost; in `apply_batch`, `row` says which value of the batch it was for."""
+    """Tell the run what a step cost; in `apply_batch`, `row` is the row of the batch that it was for."""
     if (context := current_context.get()) is not None:
         context.charge(usage, row)
 
 
-def replied(key: Callable[[], bytes | None], ask: Callable[[], T]) -> T:
-    """The reply of a model, asked unless the run keeps replies and has one under this key."""
+def recall_reply(key: Callable[[], bytes | None], ask: Callable[[], T]) -> T:
+    """Return the reply that the run has kept under this key, else ask the model."""
     context = current_context.get()
-    return ask() if context is None else context.replied(key, ask)
+    return ask() if context is None else context.recall_reply(key, ask)
 
 
 def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[Reservation]:
@@ -105,11 +105,11 @@ def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[R
 
 
 @contextmanager
-def limited(max_calls: int | None) -> Iterator[None]:
+def limit_calls(max_calls: int | None) -> Iterator[None]:
     """Limit the calls to language models made inside, with a run or without one."""
     context = current_context.get()
     if context is not None and max_calls is not None:
-        with context.limited(max_calls):
+        with context.limit_calls(max_calls):
             yield
         return
     token = _allowed.set(_allowed.get() if max_calls is None else (*_allowed.get(), [max_calls]))
@@ -126,7 +126,7 @@ def emit(text: str) -> None:
 
 
 def is_streamed() -> bool:
-    """Whether somebody streams the run, so that text is to be sent as it comes."""
+    """Return whether the run is streamed, so that text is to be sent as it comes."""
     return (context := current_context.get()) is not None and context.is_streamed()
 
 
@@ -137,60 +137,60 @@ def retract() -> None:
 
 
 def degrade(reason: str, *, row: int | None = None, error: Exception | None = None, partly: bool = False) -> None:
-    """Record that a result is not what it would be on a good day: it and all that is made of it is not cached.
+    """Record that a result is worse than normal: it and all that is made of it is not cached.
 
     `error` is what failed: if that may pass, the question is worth asking again. `partly`: the step did what it is for
     as far as it could; else the call counts as failed. Where nobody records it, a `DegradedWarning` is given.
     """
-    said, context = _overheard.get(), current_context.get()
-    if said is not None:
-        said.append(reason)
+    reasons, context = _degradation_reasons.get(), current_context.get()
+    if reasons is not None:
+        reasons.append(reason)
     recorded = context is not None and context.degrade(reason, row, error, partly)
-    if said is None and not recorded:
-        warnings.warn(f"Degraded result: {reason}", DegradedWarning, stacklevel=_depth())
+    if reasons is None and not recorded:
+        warnings.warn(f"Degraded result: {reason}", DegradedWarning, stacklevel=_caller_depth())
 
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
-def _depth() -> int:
-    """How many frames lie between the caller of this and code that is not Spolia's, as `warnings.warn` counts them."""
+def _caller_depth() -> int:
+    """Count the frames between the caller and code that is not Spolia's, as `warnings.warn` counts them."""
     depth, frame = 0, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         depth, frame = depth + 1, frame.f_back
     return depth
 
 
-def note(remark: str, *, row: int | None = None, counted: bool = False) -> None:
-    """Record something out of order that the same input would give again; `counted`: reports count it by step."""
+def note(remark: str, *, row: int | None = None, is_counted: bool = False) -> None:
+    """Record a problem that the same input would give again; `is_counted`: reports count it by step."""
     if (context := current_context.get()) is not None:
-        context.note(remark, row, counted)
+        context.note(remark, row, is_counted)
 
 
-def exchanged(model: str, prompt: Prompt, reply: Any) -> None:
-    """Tell the run what a language model was sent and what it replied, for the journal."""
+def record_exchange(model: str, prompt: Prompt, reply: Any) -> None:
+    """Record what a language model was sent and what it replied, for the journal."""
     if (context := current_context.get()) is not None:
-        context.exchanged(model, prompt, reply)
+        context.record_exchange(model, prompt, reply)
 
 
-def called_late(step: Callable[[A], B], value: A, late: tuple[object, ...]) -> B:
-    """Call a step in which the `late` ones may leave their hits to be fetched by the step that gets the result.
+def call_late(step: Callable[[A], B], value: A, late_steps: tuple[object, ...]) -> B:
+    """Call a step whose `late_steps` may leave their hits to be fetched by the step that gets the result.
 
     They may not where the run keeps what steps give: then somebody else looks at their hits.
     """
     context = current_context.get()
     if context is not None and context.keeps_results():
         return step(value)
-    token = _late.set(late)
+    token = _late_steps.set(late_steps)
     try:
         return step(value)
     finally:
-        _late.reset(token)
+        _late_steps.reset(token)
 
 
 def may_be_late(op: object) -> bool:
-    """Whether a step may leave its hits to be fetched by the step after it."""
-    return any(op is one for one in _late.get())
+    """Return whether a step may leave its hits to be fetched by the next step."""
+    return any(op is step for step in _late_steps.get())
 
 
 def check_cancelled() -> None:
@@ -200,33 +200,33 @@ def check_cancelled() -> None:
 
 
 def on_cancel(close: Callable[[], None]) -> AbstractContextManager[None]:
-    """While inside, a cancellation calls `close`: for sockets and the like that would block."""
+    """Call `close` on a cancellation while inside: for sockets and the like that would block."""
     context = current_context.get()
     return context.on_cancel(close) if context is not None else nullcontext()
 
 
 def pin(key: object, open: Callable[[], T], serves: Callable[[T], bool] = lambda _: True) -> T:
-    """What `open` gave the first time that this run asked for `key`, as long as it `serves`: one snapshot a run."""
+    """Return what `open` gave when this run first asked for `key`, as long as it `serves`: one snapshot a run."""
     context = current_context.get()
     return context.pin(key, open, serves) if context is not None else open()
 
 
-def reach(address: Addressed) -> None:
-    """Tell the run that a store or model is opened: a cached step that has it in no field is not kept."""
+def record_access(address: Addressed) -> None:
+    """Record that a store or model is opened: a cached step that has it in no field is not kept."""
     if (context := current_context.get()) is not None:
-        context.reach(address)
+        context.record_access(address)
 
 
 def access() -> frozenset[str]:
-    """The principals that the run acts for; none without a run."""
+    """Return the principals that the run acts for; none without a run."""
     context = current_context.get()
     return context.access() if context is not None else frozenset()
 
 
-def narrowing() -> Filter | None:
-    """What the run's caller allows to be found; it can only narrow what a query asks for. None: everything."""
+def run_filter() -> Filter | None:
+    """Return the caller's filter, which can only narrow that of a query; None for everything."""
     context = current_context.get()
-    return context.narrowing() if context is not None else None
+    return context.run_filter() if context is not None else None
 
 
 def gather(calls: Sequence[Callable[[], T]], *, waits: bool | Sequence[bool] = True) -> list[T | Failure]:
@@ -243,30 +243,30 @@ def gather(calls: Sequence[Callable[[], T]], *, waits: bool | Sequence[bool] = T
 
 
 def attempt(call: Callable[[], T]) -> T | Failure:
-    """The result of a call, or the failure that it raised."""
+    """Return the result of a call, or the failure that it raised."""
     try:
         return call()
     except Exception as error:
-        return Failure.of(error)
+        return Failure.from_error(error)
 
 
-def whole(results: Sequence[T | Failure]) -> list[T]:
-    """The results of a batch; raises the first failure among them."""
-    if failed := next((one for one in results if isinstance(one, Failure)), None):
+def raise_first_failure(results: Sequence[T | Failure]) -> list[T]:
+    """Return the results of a batch; raise the first failure among them."""
+    if failed := next((result for result in results if isinstance(result, Failure)), None):
         raise failed.raised()
     return list(results)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Began(Value):
-    """A step has begun."""
+    """Start of a step."""
 
     step: str
 
 
 @dataclass(frozen=True)
 class Emitted(Value):
-    """A piece of text that a step sent. `final`: it belongs to the result of the whole flow, unless it is retracted."""
+    """Piece of text that a step sent. `final`: it belongs to the result of the whole flow, unless it is retracted."""
 
     text: str
     final: bool
@@ -274,14 +274,14 @@ class Emitted(Value):
 
 @dataclass(frozen=True)
 class Retracted(Value):
-    """The last `characters` characters of final text are void: the step that sent them was rejected."""
+    """Retraction of the last `characters` characters of final text: the step that sent them was rejected."""
 
     characters: int
 
 
 @dataclass(frozen=True)
 class Done(Value, Generic[T]):
-    """The result; authoritative."""
+    """Result of the run; authoritative over streamed text."""
 
     value: T
 

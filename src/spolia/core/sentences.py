@@ -1,4 +1,4 @@
-"""Where sentences begin and end, in any script, by rules alone: fast, exact offsets, no dictionary to install.
+"""Sentence boundaries in any script, by rules alone: fast, exact offsets, no dictionary to install.
 
 A mark that ends a sentence is believed unless what stands around it says otherwise: an initial, an abbreviation, a
 decimal, a list number, a lower-case word after it. A line break ends a sentence unless the text is wrapped: the line
@@ -62,7 +62,8 @@ MEASURED = 10_000  # the width of a paragraph is measured again after as many ch
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Spans of the sentences, in order, without the blanks around them: every other character is in exactly one.
+    """Return the spans of the sentences, in order, without the blanks around them: every other character is in exactly
+    one.
 
     >>> text = "Dr. J. Smith paid $3.50. Why? 他来了。走吧！"
     >>> [text[start:end] for start, end in sentences(text)]
@@ -72,9 +73,9 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def each_sentence(text: str) -> Iterator[tuple[int, int]]:
-    """`sentences` one after the other, for texts of which not all sentences should be in memory."""
+    """Yield `sentences` one after the other, for texts whose sentences should not all be in memory."""
     start, is_spaced = 0, text.isascii() or _THAI.search(text) is None
-    for end in _ends(text):
+    for end in _find_ends(text):
         piece = text[start:end]
         if body := piece.strip():
             first = start + piece.index(body[0])
@@ -82,94 +83,96 @@ def each_sentence(text: str) -> Iterator[tuple[int, int]]:
             if is_spaced:
                 yield first, last
             else:
-                yield from _phrases(text, first, last)
+                yield from _split_phrases(text, first, last)
         start = end
 
 
-def _ends(text: str) -> Iterator[int]:
+def _find_ends(text: str) -> Iterator[int]:
     lines = _Lines(text)
     for match in _BREAK.finditer(text):
         kind = match.lastgroup
-        if kind == "wide" or (lines.end_at(match) if kind == "line" else _is_end(text, match)):
+        if kind == "wide" or (lines.is_end(match) if kind == "line" else _is_end(text, match)):
             yield match.end()
     yield len(text)
 
 
 def _is_end(text: str, match: re.Match[str]) -> bool:
-    """Whether a mark before a blank ends a sentence."""
-    after = _WORD_AFTER.match(text, match.end(), match.end() + 80)
-    word = after[1] if after else ""
+    """Return whether a mark before a blank ends a sentence."""
+    next_match = _WORD_AFTER.match(text, match.end(), match.end() + 80)
+    word = next_match[1] if next_match else ""
     if word and word[0].islower():
         return False
-    at = match.start()
-    if match["narrow"] or text[at] != ".":
+    index = match.start()
+    if match["narrow"] or text[index] != ".":
         return True
-    head = text[max(0, at - 40) : at]
+    head = text[max(0, index - 40) : index]
     if not head or head[-1].isspace():
         return True
-    before = _BEFORE_WORD.split(head.rsplit(None, 1)[-1])[-1]
-    return not before or _is_end_after(before, word, text, at - len(before))
+    previous = _BEFORE_WORD.split(head.rsplit(None, 1)[-1])[-1]
+    return not previous or _is_end_after(previous, word, text, index - len(previous))
 
 
-def _is_end_after(before: str, word: str, text: str, at: int) -> bool:
-    """Whether a full stop ends a sentence between two words, of which the first begins at `at`."""
-    bare, follows = before.replace(".", "").casefold(), word.casefold()
+def _is_end_after(previous: str, word: str, text: str, index: int) -> bool:
+    """Return whether a full stop ends a sentence between two words, of which the first begins at `index`."""
+    bare, follows = previous.replace(".", "").casefold(), word.casefold()
     if bare.isdecimal():
-        is_item = len(bare) <= 3 and _begins_line(text, at)
+        is_item = len(bare) <= 3 and _begins_line(text, index)
         return not is_item and not (len(bare) <= 2 and follows in _AFTER_ORDINAL)
     if bare in _NUMBERED and word[:1].isdecimal():
         return False
-    initial = len(before) == 1 and before.isupper()
-    acronym = "." in before and len(before) <= 7 and bare.isalpha()
+    initial = len(previous) == 1 and previous.isupper()
+    acronym = "." in previous and len(previous) <= 7 and bare.isalpha()
     if initial or acronym or bare in _ABBREVIATIONS:
         return not word or follows in _STARTERS
     return True
 
 
-def _begins_line(text: str, at: int) -> bool:
-    head = text[max(0, at - 12) : at].rstrip(" \t")
+def _begins_line(text: str, index: int) -> bool:
+    head = text[max(0, index - 12) : index].rstrip(" \t")
     return not head or head[-1] in _LINES
 
 
 class _Lines:
-    """Tells the line breaks of wrapped text from those that end something."""
+    """Line breaks of a text, with those of wrapped text told from those that end something."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.start = 0  # of the present line
-        self.until = -1  # end of the paragraph whose width is known
+        self.measured_until = -1  # end of the paragraph whose width is known
         self.width = 0
 
-    def end_at(self, match: re.Match[str]) -> bool:
-        text, start, after = self.text, self.start, match.end()
-        self.start = after
-        if after == len(text) or len(f"{match[0]}.".splitlines()) > 2 or _ITEM.match(text, after):
+    def is_end(self, match: re.Match[str]) -> bool:
+        text, start, next_start = self.text, self.start, match.end()
+        self.start = next_start
+        if next_start == len(text) or len(f"{match[0]}.".splitlines()) > 2 or _ITEM.match(text, next_start):
             return True
         line = text[start : match.start()]
-        if text[after].islower() and (len(line) >= WRAPPED // 2 or (start == 0 and " " in line)):
+        if text[next_start].islower() and (len(line) >= WRAPPED // 2 or (start == 0 and " " in line)):
             return False  # a text that begins in the middle of a line is a piece of another
-        if match.start() > self.until:
+        if match.start() > self.measured_until:
             self._measure(start)
-        if self.width < (WRAPPED // 2 if _DENSE.match(text, after) else WRAPPED):
+        if self.width < (WRAPPED // 2 if _DENSE.match(text, next_start) else WRAPPED):
             return True
         room = self.width - (match.start() - start) - self.width // 8  # wrapped text is not always flush
-        return len(text[after : after + 25].split(maxsplit=1)[0]) < room
+        return len(text[next_start : next_start + 25].split(maxsplit=1)[0]) < room
 
     def _measure(self, start: int) -> None:
-        """The longest line of the paragraph in which `start` is."""
+        """Measure the longest line of the paragraph in which `start` is."""
         limit = min(len(self.text), start + MEASURED)
         end = _PARAGRAPH_END.search(self.text, start, limit)
-        self.until = end.start() if end else limit
-        self.width = max((len(line.rstrip()) for line in self.text[start : self.until].splitlines()), default=0)
+        self.measured_until = end.start() if end else limit
+        self.width = max(
+            (len(line.rstrip()) for line in self.text[start : self.measured_until].splitlines()), default=0
+        )
 
 
-def _phrases(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """A sentence as it is, or cut at spaces between long phrases where the script has no other sign."""
-    found: list[tuple[int, int]] = []
+def _split_phrases(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Return a sentence, cut at spaces between long phrases where the script has no other sign."""
+    phrases: list[tuple[int, int]] = []
     if end - start > THAI_PHRASE and _THAI.search(text, start, end):
         for space in _THAI_SPACE.finditer(text, start, end):
             if space.start() - start >= THAI_PHRASE and end - space.end() >= THAI_PHRASE // 2:
-                found.append((start, space.start()))
+                phrases.append((start, space.start()))
                 start = space.end()
-    found.append((start, end))
-    return found
+    phrases.append((start, end))
+    return phrases

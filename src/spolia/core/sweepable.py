@@ -1,4 +1,4 @@
-"""Steps whose variants are cheap to compute together: each gives what it gives alone, to the last bit."""
+"""Steps whose variants are cheap to compute together: each gives the same result as alone, to the last bit."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from spolia.core.operator import Operator
-from spolia.types import Hit, Node, Query, Ranking, kept
+from spolia.types import Hit, Node, Query, Ranking, lazy_property
 
 
 class HitPool(Protocol):
-    """Nodes that rankings are made of, for one value."""
+    """Nodes that rankings of one value are made of."""
 
     @property
     def query(self) -> Query:
-        """That of the rankings."""
+        """Return the query of the rankings."""
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """By place."""
+        """Return the nodes by place."""
 
     def ranking(self, order: Sequence[int], scores: Sequence[float], /) -> Ranking:
-        """The ranking of the nodes at some places, best first."""
+        """Rank the nodes at some places, best first."""
 
 
 @dataclass(eq=False, slots=True)
-class Swept:
-    """What one variant gives for one value, as columns: places in a pool, best first, and scores.
+class VariantRanking:
+    """Ranking of one variant for one value, as columns: places in a pool, best first, and scores.
 
     A ranking is made of them when it is looked at.
     """
@@ -36,8 +36,8 @@ class Swept:
     scores: Sequence[float]
 
     @classmethod
-    def of(cls, value: "Swept | Ranking") -> "Swept":
-        if isinstance(value, Swept):
+    def from_ranking(cls, value: "VariantRanking | Ranking") -> "VariantRanking":
+        if isinstance(value, VariantRanking):
             return value
         return cls(_Hits(value), range(len(value.hits)), [hit.score for hit in value.hits])
 
@@ -48,28 +48,28 @@ class Swept:
     @property
     def nodes(self) -> list[Node]:
         nodes = self.pool.nodes
-        return [nodes[at] for at in self.order]
+        return [nodes[place] for place in self.order]
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the nodes, best first."""
+        """Return the ids of the nodes, best first."""
         return [node.id for node in self.nodes]
 
     @property
     def ranking(self) -> Ranking:
-        """The ranking that the variant itself gives."""
+        """Return the ranking that the variant itself gives."""
         return self.pool.ranking(self.order, self.scores)
 
-    def at(self, places: Sequence[int], scores: Sequence[float] | None = None) -> "Swept":
-        """The entries at some places of this, best first, perhaps with other scores."""
+    def select(self, places: Sequence[int], scores: Sequence[float] | None = None) -> "VariantRanking":
+        """Select the entries at some places, best first, perhaps with other scores."""
         if scores is None:
             scores = [self.scores[place] for place in places]
-        return Swept(self.pool, [self.order[place] for place in places], scores)
+        return VariantRanking(self.pool, [self.order[place] for place in places], scores)
 
 
 @dataclass(frozen=True, eq=False)
 class _Hits:
-    """The hits of a ranking as a pool."""
+    """Pool of the hits of a ranking."""
 
     value: Ranking
 
@@ -77,12 +77,12 @@ class _Hits:
     def query(self) -> Query:
         return self.value.query
 
-    @kept
+    @lazy_property
     def nodes(self) -> Sequence[Node]:
         return [hit.node for hit in self.value.hits]
 
     def ranking(self, order: Sequence[int], scores: Sequence[float], /) -> Ranking:
-        hits = [self.value.hits[at] for at in order]
+        hits = [self.value.hits[place] for place in order]
         return self.value.but(
             hits=tuple(
                 [
@@ -95,41 +95,41 @@ class _Hits:
 
 @runtime_checkable
 class Sweepable(Protocol):
-    """A step of which many variants can be computed together; see `spolia.orchestration.sweep`."""
+    """Step of which many variants can be computed together; see `spolia.orchestration.sweep`."""
 
-    def alike(self) -> object:
-        """Variants of one class that give the same here are computed together; those of all classes that give the same
-        class."""
+    def variant_key(self) -> object:
+        """Return a key that variants of one class share if they are computed together; a class, if variants of several
+        classes are."""
 
-    def together(self, variants: Sequence[Any], /) -> Callable[[Sequence[Any]], list[list[Swept]]]:
-        """A function that tells for each of some values what each of the variants gives; all are `alike`. A step of
-        rankings takes them as `Swept` too."""
+    def run_variants(self, variants: Sequence[Any], /) -> Callable[[Sequence[Any]], list[list[VariantRanking]]]:
+        """Build a function from values to the results of each variant; all have the same `variant_key`. A step of
+        rankings takes them as `VariantRanking` too."""
 
 
 class Rearrangement(Operator[Ranking, Ranking]):
-    """Base of steps that choose among the hits of a ranking, order or rescore them; subclasses write `chosen`."""
+    """Base of steps that choose among the hits of a ranking, order or rescore them; subclasses write `choose_hits`."""
 
-    def alike(self) -> object:
-        """Variants of one class that give the same need the same to be looked up."""
+    def variant_key(self) -> object:
+        """Return a key that variants of one class share if they need the same features."""
         return None
 
-    def looked_up(self, found: Swept, /) -> Any:
-        """What is known of each hit."""
-        return found.scores
+    def compute_features(self, ranking: VariantRanking, /) -> Any:
+        """Compute from the hits what `choose_hits` needs."""
+        return ranking.scores
 
     @abstractmethod
-    def chosen(self, known: Any, /) -> tuple[Sequence[int], Sequence[float] | None]:
-        """Places of the hits that stay, best first, and their new scores, if any, from what was looked up."""
+    def choose_hits(self, features: Any, /) -> tuple[Sequence[int], Sequence[float] | None]:
+        """Choose from the features which places stay, best first, and perhaps new scores."""
 
     def apply(self, value: Ranking, /) -> Ranking:
-        found = Swept.of(value)
-        return found.at(*self.chosen(self.looked_up(found))).ranking
+        ranking = VariantRanking.from_ranking(value)
+        return ranking.select(*self.choose_hits(self.compute_features(ranking))).ranking
 
-    def together(
+    def run_variants(
         self, variants: "Sequence[Rearrangement]", /
-    ) -> Callable[[Sequence[Ranking | Swept]], list[list[Swept]]]:
-        def swept(found: Swept) -> list[Swept]:
-            known = self.looked_up(found)
-            return [found.at(*variant.chosen(known)) for variant in variants]
+    ) -> Callable[[Sequence[Ranking | VariantRanking]], list[list[VariantRanking]]]:
+        def rank_variants(ranking: VariantRanking) -> list[VariantRanking]:
+            features = self.compute_features(ranking)
+            return [ranking.select(*variant.choose_hits(features)) for variant in variants]
 
-        return lambda values: [swept(Swept.of(value)) for value in values]
+        return lambda values: [rank_variants(VariantRanking.from_ranking(value)) for value in values]

@@ -1,4 +1,4 @@
-"""Find fields that hold something else than they declare, without computing anything of a value."""
+"""Validation of fields against their declared types, without computing anything of a value."""
 
 import sys
 import types
@@ -15,26 +15,26 @@ from spolia.errors import SpoliaError, WiringError
 
 _PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionType, types.NoneType)
 """What follows no protocol of models, stores or counters."""
-MOST_ITEMS = 8  # of a longer tuple or list that a step gives, the first item is looked at; of a dict, so many
+MAX_CHECKED_ITEMS = 8  # of a longer tuple or list that a step gives, the first item is looked at; of a dict, so many
 _NUMBERS: dict[type, type] = {int: Integral, float: Real}
 
 
 def validate(value: Any, error: type[SpoliaError] = WiringError) -> None:
-    """Raise an error if a field of a dataclass holds what it does not declare, and say what to write."""
+    """Raise an error if a field of a dataclass does not have its declared type, and say what to write."""
     freeze(value)
     cls: Any = type(value)
     for name, kind in declared_fields(cls):
-        given = getattr(value, name, None)
-        if not fulfils(given, kind):
-            said = f"{type(value).__name__} has {name}={given!r:.80} ({type(given).__name__})"
-            raise error(f"{said}. Write {_advice(given, kind)}.")
+        field_value = getattr(value, name, None)
+        if not fulfils(field_value, kind):
+            problem = f"{type(value).__name__} has {name}={field_value!r:.80} ({type(field_value).__name__})"
+            raise error(f"{problem}. Write {_advice(field_value, kind)}.")
 
 
 def freeze(value: Any) -> None:
     """Make tuples of the lists in a dataclass's fields, and copy its dicts, so that nothing in them changes."""
     for field in fields(value):
-        given = getattr(value, field.name, None)
-        if (frozen := _frozen(given)) is not given:
+        field_value = getattr(value, field.name, None)
+        if (frozen := _frozen(field_value)) is not field_value:
             object.__setattr__(value, field.name, frozen)
 
 
@@ -50,31 +50,31 @@ def _frozen(value: Any) -> Any:
 
 
 def classes_of(kind: Any) -> tuple[Any, ...]:
-    """What `isinstance` takes to tell whether a value, or its first items, are of a type; nothing if it cannot."""
+    """Return arguments of `isinstance` that check a value, or its first items, against a type; none if impossible."""
     origin = get_origin(kind)
     if origin is Annotated:
         return classes_of(get_args(kind)[0])
     if origin in (Union, types.UnionType):
-        each = [classes_of(one) for one in get_args(kind)]
-        return tuple(one for some in each for one in some) if all(each) else ()
+        alternatives = [classes_of(member) for member in get_args(kind)]
+        return tuple(member for classes in alternatives for member in classes) if all(alternatives) else ()
     if origin is Literal:
-        return (_Matching(lambda value: fulfils(value, kind)),)
-    wanted = types.NoneType if kind is None else origin or kind
-    if not isinstance(wanted, type) or wanted in (object, Any) or getattr(wanted, "_is_protocol", False):
+        return (_ValueMatcher(lambda value: fulfils(value, kind)),)
+    cls = types.NoneType if kind is None else origin or kind
+    if not isinstance(cls, type) or cls in (object, Any) or getattr(cls, "_is_protocol", False):
         return ()
     try:
-        isinstance(None, wanted)
+        isinstance(None, cls)
     except TypeError:
         return ()
     if origin in (tuple, list, Sequence):
-        return _of_items(wanted, get_args(kind))
+        return _item_classes(cls, get_args(kind))
     if origin in (dict, Mapping):
-        return _of_entries(wanted, *get_args(kind))
-    return (wanted, int, _NUMBERS[wanted]) if wanted in _NUMBERS else (wanted,)
+        return _entry_classes(cls, *get_args(kind))
+    return (cls, int, _NUMBERS[cls]) if cls in _NUMBERS else (cls,)
 
 
-class _Matching:
-    """Stands beside classes in `isinstance`, for a type that a class alone does not tell."""
+class _ValueMatcher:
+    """Stand-in for a class in `isinstance`, for a type that a class alone cannot check."""
 
     def __init__(self, matches: Callable[[Any], bool]) -> None:
         self.matches = matches
@@ -83,60 +83,62 @@ class _Matching:
         return self.matches(value)
 
 
-def _of_items(wanted: type, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A tuple, list or sequence whose items are of one type, or of one each."""
-    if not kinds or any(get_origin(one) is Unpack or getattr(one, "__unpacked__", False) for one in kinds):
-        return (wanted,)
-    is_row = wanted is tuple and kinds[1:] != (Ellipsis,)
-    each = [classes_of(one) or (object,) for one in (kinds if is_row else kinds[:1])]
-    if not is_row and each == [(object,)]:
-        return (wanted,)
+def _item_classes(cls: type, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the check of a tuple, list or sequence whose items have one type, or one each."""
+    if not kinds or any(get_origin(kind) is Unpack or getattr(kind, "__unpacked__", False) for kind in kinds):
+        return (cls,)
+    is_row = cls is tuple and kinds[1:] != (Ellipsis,)
+    item_classes = [classes_of(kind) or (object,) for kind in (kinds if is_row else kinds[:1])]
+    if not is_row and item_classes == [(object,)]:
+        return (cls,)
 
     def matches(value: Any) -> bool:
-        if not isinstance(value, wanted):
+        if not isinstance(value, cls):
             return False
         if not isinstance(value, (tuple, list, str)):  # to look at the items may be to compute them
             return True
         if is_row:
-            return len(value) == len(each) and all(map(isinstance, value, each))
-        return all(isinstance(item, each[0]) for item in (value if len(value) <= MOST_ITEMS else value[:1]))
+            return len(value) == len(item_classes) and all(map(isinstance, value, item_classes))
+        return all(
+            isinstance(item, item_classes[0]) for item in (value if len(value) <= MAX_CHECKED_ITEMS else value[:1])
+        )
 
-    return (_Matching(matches),)
+    return (_ValueMatcher(matches),)
 
 
-def _of_entries(wanted: type, key: Any, item: Any) -> tuple[Any, ...]:
-    """A dict or mapping whose keys are of one type, and whose values are."""
+def _entry_classes(cls: type, key: Any, item: Any) -> tuple[Any, ...]:
+    """Return the check of a dict or mapping whose keys have one type, and whose values do."""
     keys, items = classes_of(key) or (object,), classes_of(item) or (object,)
 
     def matches(value: Any) -> bool:
-        entries = islice(value.items(), MOST_ITEMS) if isinstance(value, dict) else ()
-        return isinstance(value, wanted) and all(isinstance(k, keys) and isinstance(v, items) for k, v in entries)
+        entries = islice(value.items(), MAX_CHECKED_ITEMS) if isinstance(value, dict) else ()
+        return isinstance(value, cls) and all(isinstance(k, keys) and isinstance(v, items) for k, v in entries)
 
-    return (_Matching(matches),)
+    return (_ValueMatcher(matches),)
 
 
 def fulfils(value: object, kind: Any) -> bool:
-    """Whether a value fits a declared type, as far as is known without computing anything."""
+    """Return whether a value fits a declared type, as far as is known without computing anything."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        return any(fulfils(value, one) for one in get_args(kind))
+        return any(fulfils(value, member) for member in get_args(kind))
     if origin is Literal:
-        return any(value == one and type(value) is type(one) for one in get_args(kind))
+        return any(value == member and type(value) is type(member) for member in get_args(kind))
     if origin in (tuple, list) or kind is list:
         return isinstance(value, (tuple, list)) and _each_fulfils(value, get_args(kind), origin)
-    wanted = types.NoneType if kind is None else origin or kind
-    if not isinstance(wanted, type) or wanted is object:
+    cls = types.NoneType if kind is None else origin or kind
+    if not isinstance(cls, type) or cls is object:
         return True
-    if wanted in _NUMBERS:
-        return isinstance(value, _NUMBERS[wanted]) and not isinstance(value, bool)
-    if wanted is set:
+    if cls in _NUMBERS:
+        return isinstance(value, _NUMBERS[cls]) and not isinstance(value, bool)
+    if cls is set:
         return isinstance(value, (set, frozenset))
-    if getattr(wanted, "_is_protocol", False):
+    if getattr(cls, "_is_protocol", False):
         return not isinstance(value, _PLAIN)
-    if isinstance(value, str) and issubclass(wanted, Sequence):
-        return wanted is str
+    if isinstance(value, str) and issubclass(cls, Sequence):
+        return cls is str
     try:
-        return isinstance(value, wanted)
+        return isinstance(value, cls)
     except TypeError:
         return True
 
@@ -147,28 +149,28 @@ def _each_fulfils(values: Sequence[object], kinds: tuple[Any, ...], origin: Any)
     return not kinds or (len(values) == len(kinds) and all(map(fulfils, values, kinds)))
 
 
-def _advice(given: object, kind: Any) -> str:
-    """What to write in place of the given value."""
-    kinds = [one for one in get_args(kind) if one is not types.NoneType] if _is_union(kind) else [kind]
+def _advice(value: object, kind: Any) -> str:
+    """Return what to write in place of a value."""
+    kinds = [member for member in get_args(kind) if member is not types.NoneType] if _is_union(kind) else [kind]
     or_none = ", or None" if len(kinds) < len(get_args(kind)) and _is_union(kind) else ""
-    for one in kinds:
-        if get_origin(one) is tuple and get_args(one)[1:] == (Ellipsis,) and fulfils(given, get_args(one)[0]):
-            return f"({given!r:.80},){or_none}"
-    if isinstance(given, dict) and any(fulfils(tuple(given.items()), one) for one in kinds):
-        return f"tuple({given!r:.80}.items()){or_none}"
-    if isinstance(given, type) and not given.__module__.startswith("builtins"):
-        return f"{given.__name__}(...)"
-    return " or ".join(map(_in_words, kinds)) + or_none
+    for member in kinds:
+        if get_origin(member) is tuple and get_args(member)[1:] == (Ellipsis,) and fulfils(value, get_args(member)[0]):
+            return f"({value!r:.80},){or_none}"
+    if isinstance(value, dict) and any(fulfils(tuple(value.items()), member) for member in kinds):
+        return f"tuple({value!r:.80}.items()){or_none}"
+    if isinstance(value, type) and not value.__module__.startswith("builtins"):
+        return f"{value.__name__}(...)"
+    return " or ".join(map(_describe_type, kinds)) + or_none
 
 
-def _in_words(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     if get_origin(kind) is Literal:
-        values = [repr(one) for one in get_args(kind)]
+        values = [repr(literal) for literal in get_args(kind)]
         return " or ".join(filter(None, (", ".join(values[:-1]), values[-1])))
     if get_origin(kind) is tuple:
         return f"a tuple: {name_of(kind)}"
-    known = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
-    return known.get(kind) or f"{'an' if name_of(kind)[0] in 'AEIOU' else 'a'} {name_of(kind)}"
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
+    return names.get(kind) or f"{'an' if name_of(kind)[0] in 'AEIOU' else 'a'} {name_of(kind)}"
 
 
 def _is_union(kind: Any) -> bool:
@@ -177,17 +179,17 @@ def _is_union(kind: Any) -> bool:
 
 @cache
 def declared_fields(cls: Any) -> tuple[tuple[str, Any], ...]:
-    """Fields with their types; without those whose types only a type checker sees."""
-    found: list[tuple[str, Any]] = []
+    """Return fields with their types; without those whose types only a type checker sees."""
+    declared: list[tuple[str, Any]] = []
     for field in fields(cls):
-        home = next(each for each in cls.__mro__ if field.name in vars(each).get("__annotations__", {}))
-        around = vars(sys.modules.get(home.__module__, types))
-        said = types.SimpleNamespace(__annotations__={field.name: field.type})
+        home = next(base for base in cls.__mro__ if field.name in vars(base).get("__annotations__", {}))
+        namespace = vars(sys.modules.get(home.__module__, types))
+        holder = types.SimpleNamespace(__annotations__={field.name: field.type})
         try:
-            found.append((field.name, get_type_hints(said, around)[field.name]))
+            declared.append((field.name, get_type_hints(holder, namespace)[field.name]))
         except (NameError, TypeError, AttributeError):
             continue
-    return tuple(found)
+    return tuple(declared)
 
 
 _CAPABILITIES: dict[type, frozenset[str]] = {}
@@ -195,7 +197,7 @@ P = TypeVar("P", bound=type)
 
 
 def capable(*names: str) -> Callable[[P], P]:
-    """Marks a protocol of models: a model in a field of that type has these `capabilities`."""
+    """Mark a protocol of models: a model in a field of that type has these `capabilities`."""
 
     def mark(protocol: P) -> P:
         _CAPABILITIES[protocol] = frozenset(names)
@@ -209,21 +211,23 @@ def capabilities_of(protocol: type) -> frozenset[str]:
 
 
 @cache
-def needed(cls: Any) -> Mapping[str, frozenset[str]]:
-    """The capabilities that models in the fields of a dataclass must have, by field."""
-    found = {}
+def needed_capabilities(cls: Any) -> Mapping[str, frozenset[str]]:
+    """Return the capabilities that models in the fields of a dataclass must have, by field."""
+    capabilities = {}
     for name, kind in declared_fields(cls):
-        kinds = [one for each in (get_args(kind) or (kind,)) for one in (get_args(each) or (each,))]
-        if names := frozenset().union(*(capabilities_of(one) for one in kinds if isinstance(one, type))):
-            found[name] = names
-    return found
+        kinds = [member for option in (get_args(kind) or (kind,)) for member in (get_args(option) or (option,))]
+        if names := frozenset().union(*(capabilities_of(member) for member in kinds if isinstance(member, type))):
+            capabilities[name] = names
+    return capabilities
 
 
 def with_validation(check: Callable[..., None], then: Callable[[Any], None]) -> Callable[..., None]:
-    """A `__post_init__` that calls `check`, validates the fields, then calls `then`."""
+    """Build a `__post_init__` that calls `check`, validates the fields, then calls `then`."""
 
-    def checked(self: Any, *initial: Any) -> None:
-        if type(self).__post_init__ is not checked:  # that of a class above, called by one below, which goes on
+    def check_and_validate(self: Any, *initial: Any) -> None:
+        if (
+            type(self).__post_init__ is not check_and_validate
+        ):  # that of a class above, called by one below, which goes on
             check(self, *initial)
             return
         freeze(self)
@@ -237,4 +241,4 @@ def with_validation(check: Callable[..., None], then: Callable[[Any], None]) -> 
         validate(self)
         then(self)
 
-    return checked
+    return check_and_validate

@@ -157,15 +157,15 @@ class CypherToken(NamedTuple):
 _END = CypherToken("end", "")
 
 
-def tokens_of(statement: str) -> list[CypherToken]:
-    """The tokens of a statement, without space, comments, and the semicolon at its end."""
-    found = (CypherToken(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(statement))
-    tokens = [token for token in found if token.kind != "space"]
+def tokenize(statement: str) -> list[CypherToken]:
+    """Split a statement into tokens, without space, comments, and the semicolon at its end."""
+    all_tokens = (CypherToken(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(statement))
+    tokens = [token for token in all_tokens if token.kind != "space"]
     return tokens[:-1] if tokens and tokens[-1].text == ";" else tokens
 
 
-def checked(statement: str, kinds: Mapping[str, type]) -> str:
-    """The statement as kglite runs it.
+def rewrite_statement(statement: str, kinds: Mapping[str, type]) -> str:
+    """Check a statement, and rewrite it for kglite.
 
     Args:
         kinds: of properties by their keys: `bool`, `float` for numbers, `object` for others.
@@ -173,7 +173,7 @@ def checked(statement: str, kinds: Mapping[str, type]) -> str:
     Raises:
         StatementError: it is none that only reads, or one that kglite may answer wrongly.
     """
-    tokens = tokens_of(statement) if len(statement) <= LONGEST else []
+    tokens = tokenize(statement) if len(statement) <= LONGEST else []
     words = [token.word for token in tokens]
     if not tokens or words[0] not in _FIRST or "RETURN" not in words:
         raise StatementError("Write one statement that begins with MATCH, UNWIND, WITH or RETURN, and returns rows.")
@@ -184,55 +184,60 @@ def checked(statement: str, kinds: Mapping[str, type]) -> str:
     ]
     if len(set(links)) < len(links):
         raise StatementError("A relationship is in two patterns. Write one pattern, or another variable.")
-    written, brackets = list[str](), list[str]()
-    for at, token in enumerate(tokens):
-        before, after = tokens[at - 1] if at else _END, tokens[at + 1] if at + 1 < len(tokens) else _END
+    rewritten, brackets = list[str](), list[str]()
+    for index, token in enumerate(tokens):
+        previous, following = (
+            tokens[index - 1] if index else _END,
+            tokens[index + 1] if index + 1 < len(tokens) else _END,
+        )
         if token.text in ("(", "[", "{"):
             brackets.append(token.text)
         elif token.text in (")", "]", "}") and brackets:
             brackets.pop()
-        is_property = token.is_name and before.text == "." and at > 1
-        is_key = token.is_name and after.text == ":" and before.text in ("{", ",") and brackets[-1:] == ["{"]
+        is_property = token.is_name and previous.text == "." and index > 1
+        is_key = token.is_name and following.text == ":" and previous.text in ("{", ",") and brackets[-1:] == ["{"]
         if is_property or is_key:
-            written.append(f"`{KEY}{token.text.strip('`')}`")
+            rewritten.append(f"`{KEY}{token.text.strip('`')}`")
             if is_property:
-                _refuse_kind(token.text.strip("`"), tokens[at - 3] if at > 2 else _END, after, kinds)
+                _refuse_kind(token.text.strip("`"), tokens[index - 3] if index > 2 else _END, following, kinds)
             continue
-        _refuse(token, before, after)
-        written.append(token.text)
-    return " ".join(written)
+        _refuse_token(token, previous, following)
+        rewritten.append(token.text)
+    return " ".join(rewritten)
 
 
-def _refuse(token: CypherToken, before: CypherToken, after: CypherToken) -> None:
-    if before.text != ":" and token.word in _REFUSED:
+def _refuse_token(token: CypherToken, previous: CypherToken, following: CypherToken) -> None:
+    if previous.text != ":" and token.word in _REFUSED:
         raise StatementError(f"{token.word} is not supported. Write a statement that only reads: MATCH … RETURN.")
     if token.text in (";", "$", "=~"):
         raise StatementError(
             f"{token.text!r} is not supported. Write one statement, with values instead of parameters."
         )
-    if token.text == "." and not (before.is_name or before.text in (")", "]", "}")):
+    if token.text == "." and not (previous.is_name or previous.text in (")", "]", "}")):
         raise StatementError("A map of chosen keys, `n {.key}`, is not supported. Write {key: n.key}.")
-    if token.kind == "text" and (before.text in _ARITHMETIC or after.text in _ARITHMETIC):
+    if token.kind == "text" and (previous.text in _ARITHMETIC or following.text in _ARITHMETIC):
         raise StatementError(f"{token.text:.40} is not a number. Write a number.")
-    is_access = token.text == "[" and ((before.is_name and before.word not in _WORDS) or before.text in (")", "]"))
-    if is_access and after.kind != "number" and after.text not in ("-", ".."):
+    is_access = token.text == "[" and (
+        (previous.is_name and previous.word not in _WORDS) or previous.text in (")", "]")
+    )
+    if is_access and following.kind != "number" and following.text not in ("-", ".."):
         raise StatementError("A key or place that is computed, n[x], is not supported. Write n.key, or list[0].")
-    is_call = token.is_name and after.text == "(" and token.word not in _WORDS
+    is_call = token.is_name and following.text == "(" and token.word not in _WORDS
     if is_call and token.text.lower() not in FUNCTIONS:
         raise StatementError(f"No function {token.text}. Write one of: {', '.join(sorted(FUNCTIONS))}.")
 
 
-def _refuse_kind(key: str, before: CypherToken, after: CypherToken, kinds: Mapping[str, type]) -> None:
-    """Refuse a property as a condition or a number that is none: kglite takes it for true, or for null."""
-    is_alone = after.word in _LOGIC | _CLAUSES or after is _END or after.text == ")"
-    if before.word in _LOGIC and is_alone and kinds.get(key) is not bool:
+def _refuse_kind(key: str, previous: CypherToken, following: CypherToken, kinds: Mapping[str, type]) -> None:
+    """Refuse a property as a condition or number that it is not: kglite takes it for true, or for null."""
+    is_alone = following.word in _LOGIC | _CLAUSES or following is _END or following.text == ")"
+    if previous.word in _LOGIC and is_alone and kinds.get(key) is not bool:
         raise StatementError(f"The property {key} is not a condition. Compare it, as in n.{key} = 1.")
-    if (before.text in _ARITHMETIC or after.text in _ARITHMETIC) and kinds.get(key, float) is not float:
+    if (previous.text in _ARITHMETIC or following.text in _ARITHMETIC) and kinds.get(key, float) is not float:
         raise StatementError(f"The property {key} is not a number. Compare it, or write toFloat(n.{key}).")
 
 
 class LoadedGraph(NamedTuple):
-    """A graph of kglite, and what `checked` and `shown` need to know of it."""
+    """A graph of kglite, with what `rewrite_statement` and `format_value` need to know of it."""
 
     graph: Any
     names: Mapping[str, str]
@@ -255,35 +260,41 @@ def load(path: str, mtime_ns: int, size: int) -> None:
         raise StoreError(
             "Cypher over a file needs the limits that Linux and macOS put on a process. Use Neo4jDatabase."
         )
-    _loaded[path, mtime_ns, size] = loaded(json.loads(Path(path).read_text("utf-8")))
+    _loaded[path, mtime_ns, size] = build_graph(json.loads(Path(path).read_text("utf-8")))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
-def loaded(plain: Mapping[str, Any]) -> LoadedGraph:
-    """The graph of plain data, as `PropertyGraph.from_plain` takes them."""
+def build_graph(plain: Mapping[str, Any]) -> LoadedGraph:
+    """Build the graph of plain data, as `PropertyGraph.from_plain` takes them."""
     require(kglite, "Cypher over a file")
     nodes, links = defaultdict[str, list[Any]](list), defaultdict[tuple[str, str, str], list[Any]](list)
     labels = {str(node["id"]): [str(label) for label in node.get("labels", ())] for node in plain["nodes"]}
-    first = {id: held[0] if held else UNLABELLED for id, held in labels.items()}
+    first_labels = {id: properties[0] if properties else UNLABELLED for id, properties in labels.items()}
     values = defaultdict[str, list[Any]](list)
     for node in plain["nodes"]:
-        id, held = str(node["id"]), _stored(node.get("properties", {}))
-        nodes[first[id]].append({ID: id, **held})
-        for key, value in held.items():
+        id, properties = str(node["id"]), _prefix_keys(node.get("properties", {}))
+        nodes[first_labels[id]].append({ID: id, **properties})
+        for key, value in properties.items():
             values[key].append(value)
-    for one in plain["relationships"]:
-        start, end, held = str(one["from"]), str(one["to"]), _stored(one.get("properties", {}))
-        links[str(one["type"]), first[start], first[end]].append({FROM: start, TO: end, **held})
-        for key, value in held.items():
+    for relationship in plain["relationships"]:
+        start, end, properties = (
+            str(relationship["from"]),
+            str(relationship["to"]),
+            _prefix_keys(relationship.get("properties", {})),
+        )
+        links[str(relationship["type"]), first_labels[start], first_labels[end]].append(
+            {FROM: start, TO: end, **properties}
+        )
+        for key, value in properties.items():
             values[key].append(value)
     spec = {
-        "nodes": [{"type": kind, "id_field": ID, "title_field": ID, "records": held} for kind, held in nodes.items()],
+        "nodes": [{"type": kind, "id_field": ID, "title_field": ID, "records": properties} for kind, properties in nodes.items()],
         "connections": [
             {
                 "type": kind, "source_type": start, "source_id_field": FROM, "target_type": end, "target_id_field": TO,
-                "records": held,
+                "records": properties,
             }
-            for (kind, start, end), held in links.items()
+            for (kind, start, end), properties in links.items()
         ],
     }  # fmt: skip
     kglite.set_query_warning_policy("silent")
@@ -292,55 +303,55 @@ def loaded(plain: Mapping[str, Any]) -> LoadedGraph:
         graph = kglite.from_records(spec)
         for id, several in labels.items():
             for label in several[1:]:
-                graph.add_label(first[id], [id], label)
+                graph.add_label(first_labels[id], [id], label)
     graph.read_only(True)
     _refuse_changed(graph, nodes, links)
-    kinds = {key.removeprefix(KEY): _kind(held) for key, held in values.items()}
-    names = {str(node["id"]): _name(node) for node in plain["nodes"]}
+    kinds = {key.removeprefix(KEY): _value_kind(properties) for key, properties in values.items()}
+    names = {str(node["id"]): _display_name(node) for node in plain["nodes"]}
     return LoadedGraph(graph, names, kinds, UNLABELLED in nodes)
 
 
-def _kind(values: Sequence[Any]) -> type:
-    found = [value for value in values if value is not None]
-    if all(isinstance(value, bool) for value in found):
+def _value_kind(values: Sequence[Any]) -> type:
+    present_values = [value for value in values if value is not None]
+    if all(isinstance(value, bool) for value in present_values):
         return bool
-    is_number = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in found)
+    is_number = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in present_values)
     return float if is_number else object
 
 
-def _name(node: Mapping[str, Any]) -> str:
-    held = node.get("properties", {})
-    return str(held.get("name") or held.get("title") or node["id"])
+def _display_name(node: Mapping[str, Any]) -> str:
+    properties = node.get("properties", {})
+    return str(properties.get("name") or properties.get("title") or node["id"])
 
 
-def _stored(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties under their keys with a prefix; maps, and lists of other things than scalars, as JSON."""
+def _prefix_keys(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Prefix the keys of properties; write maps, and lists of other things than scalars, as JSON."""
     return {f"{KEY}{key}": value if _is_simple(value) else json.dumps(value) for key, value in properties.items()}
 
 
 def _is_simple(value: Any) -> bool:
     kinds = (str, int, float, bool, type(None))
-    return isinstance(value, kinds) or (isinstance(value, list) and all(isinstance(one, kinds) for one in value))
+    return isinstance(value, kinds) or (isinstance(value, list) and all(isinstance(item, kinds) for item in value))
 
 
 def _refuse_changed(graph: Any, nodes: Mapping[str, Any], links: Mapping[Any, Any]) -> None:
-    """Refuse a graph that kglite holds in another form than it was given."""
+    """Refuse a graph that kglite stores in another form than the file has."""
 
-    def plain(held: Mapping[str, Any]) -> str:
-        values = {key: value for key, value in held.items() if key.startswith(KEY) and value is not None}
+    def plain(properties: Mapping[str, Any]) -> str:
+        values = {key: value for key, value in properties.items() if key.startswith(KEY) and value is not None}
         return json.dumps(values, sort_keys=True)
 
-    given = Counter[tuple[str, ...]]((row[ID], plain(row)) for rows in nodes.values() for row in rows)
-    held = Counter[tuple[str, ...]](
+    expected_counts = Counter[tuple[str, ...]]((row[ID], plain(row)) for rows in nodes.values() for row in rows)
+    stored_counts = Counter[tuple[str, ...]](
         (row["i"], plain(row["n"]["properties"])) for row in _run(graph, "MATCH (n) RETURN id(n) AS i, n")
     )
-    given += Counter((kind, r[FROM], r[TO], plain(r)) for (kind, _, _), rows in links.items() for r in rows)
-    held += Counter(
+    expected_counts += Counter((kind, r[FROM], r[TO], plain(r)) for (kind, _, _), rows in links.items() for r in rows)
+    stored_counts += Counter(
         (row["k"], row["i"], row["j"], plain(row["r"]["properties"]))
         for row in _run(graph, "MATCH (a)-[r]->(b) RETURN id(a) AS i, id(b) AS j, type(r) AS k, r")
     )
-    if given != held:
-        example = next(iter(given - held), ("a relationship",))
+    if expected_counts != stored_counts:
+        example = next(iter(expected_counts - stored_counts), ("a relationship",))
         raise StoreError(
             f"kglite cannot hold {example[0]!r:.80} as it is in the file: a property has values of several types. Give "
             "each property values of one type."
@@ -353,26 +364,26 @@ def _run(graph: Any, statement: str) -> list[dict[str, Any]]:
 
 
 def ask(path: str, mtime_ns: int, size: int, statement: str, rows: int, characters: int) -> list[Any]:
-    """The rows of a statement over a graph that was loaded, as a worker sends them."""
-    return answered(statement, _loaded[path, mtime_ns, size], QueryLimits(rows, characters)).plain
+    """Return the rows of a statement over a loaded graph, as a worker sends them."""
+    return run_statement(statement, _loaded[path, mtime_ns, size], QueryLimits(rows, characters)).plain
 
 
-def answered(statement: str, graph: LoadedGraph, limits: QueryLimits) -> QueryRows:
-    """The rows of a statement.
+def run_statement(statement: str, graph: LoadedGraph, limits: QueryLimits) -> QueryRows:
+    """Run a statement, and return its rows.
 
     Raises:
         StatementError: a check rejects the statement, or it fails.
     """
-    query = checked(statement, graph.kinds)
-    if graph.has_unlabelled and any(token.text.lower() == "labels" for token in tokens_of(statement)):
+    query = rewrite_statement(statement, graph.kinds)
+    if graph.has_unlabelled and any(token.text.lower() == "labels" for token in tokenize(statement)):
         raise StatementError("labels() is not supported over a graph with nodes that have no label.")
     try:
         result = graph.graph.cypher(query, hide_structural_keys=True, disabled_passes=_disabled_passes())
-        columns, found = list(result.columns), result.to_list()
+        columns, result_rows = list(result.columns), result.to_list()
     except Exception as error:  # kglite's errors have many classes
         raise StatementError(f"{type(error).__name__}: {_readable(str(error))}") from error
-    show = partial(shown, graph.names)
-    values: Iterator[Sequence[Any]] = (tuple(map(show, (row[column] for column in columns))) for row in found)
+    show = partial(format_value, graph.names)
+    values: Iterator[Sequence[Any]] = (tuple(map(show, (row[column] for column in columns))) for row in result_rows)
     return QueryRows.read(list(map(_readable, columns)), values, statement, limits)
 
 
@@ -382,21 +393,23 @@ def _disabled_passes() -> list[str]:
 
 
 def _readable(text: str) -> str:
-    """Words of kglite about a rewritten statement, as they are about the one that was written."""
+    """Restore the user's keys in kglite's messages about a rewritten statement."""
     return re.sub(rf"\s*\.\s*`?{KEY}(\w+)`?", r".\1", text).replace(f"`{KEY}", "`").replace(KEY, "")
 
 
-def shown(names: Mapping[str, str], value: Any) -> Any:
-    """A value as a row has it: nodes by their names, relationships by their types, lists as texts."""
+def format_value(names: Mapping[str, str], value: Any) -> Any:
+    """Format a value for a row: nodes by their names, relationships by their types, lists as texts."""
     if isinstance(value, list):
-        return ", ".join(str(shown(names, one)) for one in value)
+        return ", ".join(str(format_value(names, item)) for item in value)
     if not isinstance(value, dict):
         return value
     if "nodes" in value:
-        return shown(names, value["nodes"])
+        return format_value(names, value["nodes"])
     if "labels" in value:
         id = value["properties"][ID]
         return names.get(id, id)
     if "start" in value:
         return value["type"]
-    return json.dumps({key.removeprefix(KEY): shown(names, one) for key, one in value.items()}, ensure_ascii=False)
+    return json.dumps(
+        {key.removeprefix(KEY): format_value(names, item) for key, item in value.items()}, ensure_ascii=False
+    )

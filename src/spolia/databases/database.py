@@ -18,24 +18,24 @@ SAMPLES = 3
 
 @runtime_checkable
 class QueryableDatabase(Addressed, Protocol):
-    """Something that statements in a language of its own are run on, and that none of them can change."""
+    """A database that runs statements in a language of its own, none of which can change it."""
 
     @property
     def language(self) -> str:
-        """What statements are written in, as people say it: `SQL of SQLite`, `Cypher`."""
+        """Return the language of statements, as people say it: `SQL of SQLite`, `Cypher`."""
         ...
 
     @property
     def place(self) -> str:
-        """Where it is, for people and citations."""
+        """Return its address, for people and citations."""
         ...
 
     def described(self) -> str:
-        """Tables, columns and some rows; or kinds of nodes and relationships. StoreError if it cannot be opened."""
+        """Describe tables, columns and some rows, or kinds of nodes and links. StoreError if it cannot be opened."""
         ...
 
     def ask(self, statement: str, limits: "QueryLimits") -> "QueryRows":
-        """The rows that one reading statement gives.
+        """Run one reading statement, and return its rows.
 
         Raises:
             StatementError: it is not a single reading statement, names something unknown, or takes too long. The
@@ -46,12 +46,12 @@ class QueryableDatabase(Addressed, Protocol):
 
 
 def table_text(name: str, created: str, rows: "QueryRows") -> str:
-    """A table as a model is shown it: how it was created, and its first rows."""
-    return f"{created.strip().rstrip(';')};\n-- some rows of {name}:\n{rows.written()}"
+    """Describe a table to a model: its CREATE statement, and its first rows."""
+    return f"{created.strip().rstrip(';')};\n-- some rows of {name}:\n{rows.to_markdown()}"
 
 
-def named(tables: Mapping[str, Sequence[str]]) -> str:
-    """Tables and their columns on one line."""
+def format_columns(tables: Mapping[str, Sequence[str]]) -> str:
+    """Format tables and their columns on one line."""
     return "; ".join(f"{table}({', '.join(columns)})" for table, columns in tables.items())
 
 
@@ -83,7 +83,7 @@ class QueryLimits(Value):
 
 @dataclass(frozen=True)
 class QueryRows(Value):
-    """The rows that a statement gave.
+    """The rows of a statement.
 
     Args:
         columns: their names.
@@ -108,28 +108,28 @@ class QueryRows(Value):
     def read(
         cls, columns: Sequence[str], rows: Iterable[Sequence[Any]], statement: str, limits: QueryLimits
     ) -> "QueryRows":
-        """As many of the rows as the limits let through.
+        """Read as many of the rows as the limits let through.
 
         >>> QueryRows.read(["n"], iter([(1,), (2,), (3,)]), "", QueryLimits(rows=2))
         QueryRows(columns=('n',), rows=((1,), (2,)), statement='', cut=True, query=None, uri='')
         """
-        kept: list[tuple[Scalar, ...]] = []
+        read_rows: list[tuple[Scalar, ...]] = []
         room = limits.characters
         for row in rows:
-            values = tuple(map(_plain, row))
+            values = tuple(map(_to_scalar, row))
             room -= sum(len(str(value)) for value in values)
-            if len(kept) == limits.rows or room < 0:
-                return cls(tuple(columns), tuple(kept), statement, cut=True)
-            kept.append(values)
-        return cls(tuple(columns), tuple(kept), statement)
+            if len(read_rows) == limits.rows or room < 0:
+                return cls(tuple(columns), tuple(read_rows), statement, cut=True)
+            read_rows.append(values)
+        return cls(tuple(columns), tuple(read_rows), statement)
 
     @property
     def plain(self) -> list[Any]:
-        """What a worker sends of it."""
+        """Return the data that a worker sends."""
         return [self.columns, self.rows, self.cut]
 
-    def written(self) -> str:
-        """A table in Markdown; a value with line breaks or bars stays in its cell.
+    def to_markdown(self) -> str:
+        """Return a table in Markdown; a value with line breaks or bars stays in its cell.
 
         >>> print(QueryRows(("name", "age"), (("Ann|", 7), (None, 8))).written())
         | name | age |
@@ -142,8 +142,8 @@ class QueryRows(Value):
         return "\n".join([cells[0], "|" + "---|" * len(self.columns), *cells[1:]])
 
 
-def _plain(value: Any) -> Scalar:
-    """A value of a database as metadata hold it: other kinds as texts, long ones cut."""
+def _to_scalar(value: Any) -> Scalar:
+    """Convert a value of a database to a scalar: other kinds become texts, long ones are cut."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
@@ -160,7 +160,7 @@ def _cell(value: Scalar) -> str:
 
 @contextmanager
 def statement_worker(limits: QueryLimits, serves: object = None) -> Iterator[WorkerProcess]:
-    """A process that a statement runs in. If it is killed, the error goes to the author of the statement."""
+    """Borrow a process to run a statement in. If it is killed, the error goes to the author of the statement."""
     try:
         with borrow_worker(limits.memory_mb, serves) as worker:
             yield worker
@@ -175,7 +175,7 @@ def statement_worker(limits: QueryLimits, serves: object = None) -> Iterator[Wor
 def ask_worker(
     ask: Callable[..., Any], *place: Any, statement: str, limits: QueryLimits, load: Sequence[Any], alone: bool = False
 ) -> QueryRows:
-    """The rows that a statement gives in a worker.
+    """Run a statement in a worker, and return its rows.
 
     Args:
         ask: of the place, the statement, and limits of rows and characters: the `plain` rows.
@@ -183,6 +183,6 @@ def ask_worker(
         alone: the worker serves this place only.
     """
     with statement_worker(limits, place if alone else None) as worker:
-        given = (*place, statement, limits.rows, limits.characters)
-        columns, rows, is_cut = worker.call(ask, *given, seconds=limits.timeout_s, load=load)
+        arguments = (*place, statement, limits.rows, limits.characters)
+        columns, rows, is_cut = worker.call(ask, *arguments, seconds=limits.timeout_s, load=load)
     return QueryRows(tuple(columns), tuple(map(tuple, rows)), statement, is_cut)

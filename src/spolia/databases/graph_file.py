@@ -1,4 +1,4 @@
-"""A property graph in a file of JSON, which is asked in Cypher."""
+"""Property graphs in JSON files, queried in Cypher."""
 
 import json
 from collections import Counter
@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spolia.core.run_context import reach
+from spolia.core.run_context import record_access
 from spolia.databases import cypher
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker
 from spolia.errors import StoreError
-from spolia.types import Scalar, Value, kept
+from spolia.types import Scalar, Value, lazy_property
 
 Properties = tuple[tuple[str, Scalar], ...]
 
@@ -27,9 +27,9 @@ class Entity(Value):
 
     @property
     def name(self) -> str:
-        """Its property `name` or `title`, else its id."""
-        found = dict(self.properties)
-        return str(found.get("name") or found.get("title") or self.id)
+        """Return its property `name` or `title`, else its id."""
+        properties = dict(self.properties)
+        return str(properties.get("name") or properties.get("title") or self.id)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Relation(Value):
 
 @dataclass(frozen=True)
 class PropertyGraph(Value):
-    """All nodes and relationships. StoreError if two nodes share an id, or a relationship lacks a node.
+    """A graph of nodes and relationships. StoreError if two nodes share an id, or a relationship lacks a node.
 
     >>> graph = PropertyGraph((Entity("o", ("Person",)), Entity("n", ("Firm",))), (Relation("WORKS_AT", "o", "n"),))
     >>> [(relation.type, other.id) for relation, other in graph.around("n", -1)]
@@ -55,23 +55,28 @@ class PropertyGraph(Value):
     relations: tuple[Relation, ...] = ()
 
     def __post_init__(self) -> None:
-        known = self.by_id
-        if len(known) < len(self.entities):
+        entities_by_id = self.by_id
+        if len(entities_by_id) < len(self.entities):
             raise StoreError("Two nodes of the graph have one id. Give every node its own.")
         for relation in self.relations:
             for id in (relation.start, relation.end):
-                if id not in known:
+                if id not in entities_by_id:
                     raise StoreError(f"{relation!r:.100} is of the node {id!r}, which is not there. Add the node.")
 
     @classmethod
-    def of(cls, plain: Any) -> "PropertyGraph":
-        """The graph that plain data describe; see `GraphFile`."""
+    def from_plain(cls, plain: Any) -> "PropertyGraph":
+        """Build the graph that plain data describe; see `GraphFile`."""
         try:
-            nodes = [(str(one["id"]), one.get("labels", ()), one.get("properties", {})) for one in plain["nodes"]]
-            links = [(one["type"], one["from"], one["to"], one.get("properties", {})) for one in plain["relationships"]]
+            nodes = [
+                (str(entry["id"]), entry.get("labels", ()), entry.get("properties", {})) for entry in plain["nodes"]
+            ]
+            links = [
+                (entry["type"], entry["from"], entry["to"], entry.get("properties", {}))
+                for entry in plain["relationships"]
+            ]
             return cls(
-                tuple(Entity(id, tuple(map(str, labels)), _properties(held)) for id, labels, held in nodes),
-                tuple(Relation(str(kind), str(a), str(b), _properties(held)) for kind, a, b, held in links),
+                tuple(Entity(id, tuple(map(str, labels)), _properties(properties)) for id, labels, properties in nodes),
+                tuple(Relation(str(kind), str(a), str(b), _properties(properties)) for kind, a, b, properties in links),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise StoreError(
@@ -79,25 +84,25 @@ class PropertyGraph(Value):
                 '{"nodes": [{"id", "labels", "properties"}], "relationships": [{"type", "from", "to", "properties"}]}.'
             ) from error
 
-    @kept
+    @lazy_property
     def by_id(self) -> Mapping[str, Entity]:
         return {entity.id: entity for entity in self.entities}
 
-    @kept
+    @lazy_property
     def _out(self) -> Mapping[str, tuple[Relation, ...]]:
-        return _grouped((relation.start, relation) for relation in self.relations)
+        return _group_by_key((relation.start, relation) for relation in self.relations)
 
-    @kept
+    @lazy_property
     def _in(self) -> Mapping[str, tuple[Relation, ...]]:
-        return _grouped((relation.end, relation) for relation in self.relations)
+        return _group_by_key((relation.end, relation) for relation in self.relations)
 
-    @kept
+    @lazy_property
     def types(self) -> tuple[str, ...]:
-        """Types of relationships, by name."""
+        """Return the types of relationships, sorted by name."""
         return tuple(sorted({relation.type for relation in self.relations}))
 
-    def around(self, id: str, direction: int = 0) -> Iterator[tuple[Relation, Entity]]:
-        """Relationships of a node with the node at their other end: those out of it (1), into it (-1) or both (0)."""
+    def neighbours(self, id: str, direction: int = 0) -> Iterator[tuple[Relation, Entity]]:
+        """Yield the relationships of a node, each with its other end: out of it (1), into it (-1) or both (0)."""
         if direction >= 0:
             for relation in self._out.get(id, ()):
                 yield relation, self.by_id[relation.end]
@@ -109,20 +114,20 @@ class PropertyGraph(Value):
 
 @lru_cache(maxsize=8)
 def read_graph(path: str, mtime_ns: int, size: int) -> PropertyGraph:
-    """The graph in a file, read once for each of its states."""
+    """Read the graph in a file, once for each state of the file."""
     try:
-        return PropertyGraph.of(json.loads(Path(path).read_text(encoding="utf-8")))
+        return PropertyGraph.from_plain(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error.strerror}). Write the path of a graph.") from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} holds no JSON ({error}). Write nodes and relationships in JSON.") from error
 
 
-def _grouped(pairs: Iterable[tuple[str, Relation]]) -> Mapping[str, tuple[Relation, ...]]:
-    found: dict[str, list[Relation]] = {}
+def _group_by_key(pairs: Iterable[tuple[str, Relation]]) -> Mapping[str, tuple[Relation, ...]]:
+    groups: dict[str, list[Relation]] = {}
     for key, relation in pairs:
-        found.setdefault(key, []).append(relation)
-    return {key: tuple(relations) for key, relations in found.items()}
+        groups.setdefault(key, []).append(relation)
+    return {key: tuple(relations) for key, relations in groups.items()}
 
 
 def _properties(plain: Mapping[str, Any]) -> Properties:
@@ -159,33 +164,33 @@ class GraphFile(Value):
 
     def fingerprint(self) -> str | None:
         try:
-            found = Path(self.path).expanduser().stat()
+            stat = Path(self.path).expanduser().stat()
         except OSError:
             return None
-        return f"{found.st_mtime_ns}-{found.st_size}"
+        return f"{stat.st_mtime_ns}-{stat.st_size}"
 
     def graph(self) -> PropertyGraph:
-        """The graph as the file has it now.
+        """Return the graph as the file has it now.
 
         Raises:
             StoreError: the file does not exist, or has no graph in it.
         """
-        reach(self)
+        record_access(self)
         return read_graph(*self._state)
 
     @property
     def _state(self) -> tuple[str, int, int]:
         try:
-            found = Path(self.path).expanduser().stat()
+            stat = Path(self.path).expanduser().stat()
         except OSError as error:
             raise StoreError(f"{self.path} cannot be read ({error.strerror}). Write the path of a graph.") from error
-        return str(Path(self.path).expanduser().absolute()), found.st_mtime_ns, found.st_size
+        return str(Path(self.path).expanduser().absolute()), stat.st_mtime_ns, stat.st_size
 
     def described(self) -> str:
-        return described(self.graph())
+        return describe_graph(self.graph())
 
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
-        reach(self)
+        record_access(self)
         state = self._state
         self.graph()  # says what is wrong with the file
         return ask_worker(
@@ -193,13 +198,13 @@ class GraphFile(Value):
         )
 
 
-def described(graph: PropertyGraph) -> str:
-    """What there is in a graph: labels with their properties and some names, and which types link which labels.
+def describe_graph(graph: PropertyGraph) -> str:
+    """Describe a graph: labels with their properties and some names, and which types link which labels.
 
     >>> from spolia.databases.graph_file import Entity, Relation
     >>> firm = Entity("n", ("Firm",), (("name", "Nokia"), ("since", 1865)))
     >>> graph = PropertyGraph((Entity("o", ("Person",), (("name", "Olsen"),)), firm), (Relation("WORKS_AT", "o", "n"),))
-    >>> print(described(graph))
+    >>> print(describe_graph(graph))
     (:Firm {name, since}), for example Nokia
     (:Person {name}), for example Olsen
     (:Person)-[:WORKS_AT]->(:Firm)
@@ -211,15 +216,15 @@ def described(graph: PropertyGraph) -> str:
             properties.setdefault(label, {}).update(dict.fromkeys(key for key, _ in entity.properties))
             names.setdefault(label, []).append(entity.name)
     links = Counter(
-        f"(:{':'.join(graph.by_id[r.start].labels)})-[:{r.type}{_held(r.properties)}]->(:{':'.join(graph.by_id[r.end].labels)})"
+        f"(:{':'.join(graph.by_id[r.start].labels)})-[:{r.type}{_format_keys(r.properties)}]->(:{':'.join(graph.by_id[r.end].labels)})"
         for r in graph.relations
     )
     lines = [
-        f"(:{label} {{{', '.join(held)}}}), for example {', '.join(names[label][:SAMPLES])}"
-        for label, held in sorted(properties.items())
+        f"(:{label} {{{', '.join(keys)}}}), for example {', '.join(names[label][:SAMPLES])}"
+        for label, keys in sorted(properties.items())
     ]
     return "\n".join([*lines[:_KINDS], *(link for link, _ in sorted(links.most_common(_KINDS)))])
 
 
-def _held(properties: tuple[tuple[str, object], ...]) -> str:
+def _format_keys(properties: tuple[tuple[str, object], ...]) -> str:
     return f" {{{', '.join(key for key, _ in properties)}}}" if properties else ""

@@ -1,4 +1,4 @@
-"""A graph in Neo4j that is asked in Cypher."""
+"""Graphs in Neo4j, queried in Cypher."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spolia.core.run_context import reach
+from spolia.core.run_context import record_access
 from spolia.databases.database import QueryLimits, QueryRows, ask_worker
 from spolia.deferred import neo4j
 from spolia.errors import StatementError, StoreError, StoreUnavailable, require
@@ -29,7 +29,7 @@ _KINDS = 100
 
 @dataclass(frozen=True)
 class Neo4jDatabase(Value):
-    """A graph in Neo4j, or another server of the Bolt protocol, which is asked and never written.
+    """A graph in Neo4j, or another server of the Bolt protocol, which is queried and never written.
 
     Each statement runs in a transaction of its own for reading, with a time-out that the server keeps; it is rolled
     back, and it fetches only the rows that the limits allow. A statement that writes, calls a procedure or loads a file
@@ -67,30 +67,32 @@ class Neo4jDatabase(Value):
         return self.url
 
     def fingerprint(self) -> None:
-        """Nobody knows when its nodes change."""
+        """Return None: nobody knows when its nodes change."""
 
     def described(self) -> str:
-        """Labels and types with their properties, and which labels a type links, as the server's schema says."""
-        asked = (
+        """Describe labels and types with their properties, and which labels a type links, as the server's schema says."""
+        statements = (
             "CALL db.schema.nodeTypeProperties() YIELD nodeLabels, propertyName RETURN nodeLabels, propertyName",
             "CALL db.schema.relTypeProperties() YIELD relType, propertyName RETURN relType, propertyName",
             "MATCH (a)-[r]->(b) WITH a, r, b LIMIT 10000 RETURN DISTINCT labels(a), type(r), labels(b)",
         )
         limits = QueryLimits()
-        with self._reading(limits) as transaction:
-            nodes, kinds, links = ([tuple(row.values()) for row in transaction.run(one)] for one in asked)
+        with self._begin_reading(limits) as transaction:
+            nodes, kinds, links = (
+                [tuple(row.values()) for row in transaction.run(statement)] for statement in statements
+            )
         labels, types = dict[str, list[str]](), dict[str, list[str]]()
         for names, name in nodes:
             labels.setdefault(":".join(names), []).extend([name] if name else [])
         for kind, name in kinds:
             types.setdefault(str(kind).removeprefix(":").strip("`"), []).extend([name] if name else [])
-        lines = [f"(:{label}{_held(held)})" for label, held in sorted(labels.items())]
+        lines = [f"(:{label}{_format_names(names_of_label)})" for label, names_of_label in sorted(labels.items())]
         linked = sorted({(":".join(a), str(kind), ":".join(b)) for a, kind, b in links})
-        lines += [f"(:{a})-[:{kind}{_held(types.get(kind, []))}]->(:{b})" for a, kind, b in linked]
+        lines += [f"(:{a})-[:{kind}{_format_names(types.get(kind, []))}]->(:{b})" for a, kind, b in linked]
         return "\n".join(lines[: 2 * _KINDS])
 
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
-        reach(self)
+        record_access(self)
         refuse_other_than_reading(statement)
         require(neo4j, "Asking a graph in Neo4j")
         env = {name: os.environ[name] for name in (self.user_env, self.password_env) if name in os.environ}
@@ -98,19 +100,19 @@ class Neo4jDatabase(Value):
         place = (self.url, self.database, self.user_env, self.password_env, env, limits.timeout_s)
         return ask_worker(_ask, *place, statement=statement, limits=killed, load=(_load,))
 
-    def _rows(self, statement: str, limits: QueryLimits) -> QueryRows:
-        with self._reading(limits) as transaction:
-            found = transaction.run(statement)
-            rows = ([_plain(value) for value in row.values()] for row in found)
-            return QueryRows.read(found.keys(), rows, statement, limits)
+    def _run(self, statement: str, limits: QueryLimits) -> QueryRows:
+        with self._begin_reading(limits) as transaction:
+            result = transaction.run(statement)
+            rows = ([_to_plain(value) for value in row.values()] for row in result)
+            return QueryRows.read(result.keys(), rows, statement, limits)
 
     @contextmanager
-    def _reading(self, limits: QueryLimits) -> "Iterator[Transaction]":
-        """A transaction for reading, which is rolled back."""
-        reach(self)
+    def _begin_reading(self, limits: QueryLimits) -> "Iterator[Transaction]":
+        """Begin a read-only transaction, and roll it back at the end."""
+        record_access(self)
         require(neo4j, "Asking a graph in Neo4j")
         user, password = (os.environ.get(name, "") for name in (self.user_env, self.password_env))
-        how: dict[str, Any] = {"database": self.database or None, "fetch_size": min(limits.rows + 1, 1000)}
+        session_options: dict[str, Any] = {"database": self.database or None, "fetch_size": min(limits.rows + 1, 1000)}
         try:
             with (
                 neo4j.GraphDatabase.driver(
@@ -119,12 +121,12 @@ class Neo4jDatabase(Value):
                     connection_timeout=_CONNECT_S,
                     connection_acquisition_timeout=_CONNECT_S,
                 ) as driver,
-                driver.session(default_access_mode=neo4j.READ_ACCESS, **how) as session,
-                _begun(session, limits.timeout_s) as transaction,
+                driver.session(default_access_mode=neo4j.READ_ACCESS, **session_options) as session,
+                _begin(session, limits.timeout_s) as transaction,
             ):
                 yield transaction
         except (neo4j.exceptions.ClientError, neo4j.exceptions.TransientError) as error:
-            code, said = str(error.code), " ".join(str(error.message).split())[:300]
+            code, message = str(error.code), " ".join(str(error.message).split())[:300]
             if "TransactionTimedOut" in code:
                 raise StatementError(
                     f"The statement took longer than {limits.timeout_s:g} s. Write one that reads less: with a "
@@ -132,17 +134,19 @@ class Neo4jDatabase(Value):
                 ) from error
             if ".Security." in code:
                 raise StoreError(
-                    f"{self.url} lets nobody in as {user or 'nobody'!r}: {said}. Put the user into {self.user_env}, "
+                    f"{self.url} lets nobody in as {user or 'nobody'!r}: {message}. Put the user into {self.user_env}, "
                     f"the password into {self.password_env}."
                 ) from error
-            raise StatementError(f"Neo4j says: {said}. Write one statement that reads.") from error
+            raise StatementError(f"Neo4j says: {message}. Write one statement that reads.") from error
         except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError) as error:
-            said = " ".join(str(error).split())[:300]
-            raise StoreUnavailable(f"{self.url} could not be asked: {said}. Check the address, and repeat.") from error
+            message = " ".join(str(error).split())[:300]
+            raise StoreUnavailable(
+                f"{self.url} could not be asked: {message}. Check the address, and repeat."
+            ) from error
 
 
 @contextmanager
-def _begun(session: "Session", timeout_s: float) -> "Iterator[Transaction]":
+def _begin(session: "Session", timeout_s: float) -> "Iterator[Transaction]":
     transaction = session.begin_transaction(timeout=timeout_s)
     try:
         yield transaction
@@ -162,19 +166,19 @@ def refuse_other_than_reading(statement: str) -> None:
     Traceback (most recent call last):
     spolia.errors.StatementError: The statement has DELETE in it, and may only read. Write MATCH … RETURN.
     """
-    if found := _BEYOND.search(_QUOTED.sub("''", statement)):
-        raise StatementError(f"The statement has {found[0].upper()} in it, and may only read. Write MATCH … RETURN.")
+    if match := _BEYOND.search(_QUOTED.sub("''", statement)):
+        raise StatementError(f"The statement has {match[0].upper()} in it, and may only read. Write MATCH … RETURN.")
 
 
-def _plain(value: Any) -> Any:
-    """A node as its name or title, else its properties; lists as texts; other values as they are."""
+def _to_plain(value: Any) -> Any:
+    """Return a node's name or title, else its properties; lists as texts; other values as they are."""
     if hasattr(value, "labels") or hasattr(value, "nodes"):
-        held = dict(value)
-        return str(held.get("name") or held.get("title") or held)
-    return ", ".join(str(_plain(one)) for one in value) if isinstance(value, list) else value
+        properties = dict(value)
+        return str(properties.get("name") or properties.get("title") or properties)
+    return ", ".join(str(_to_plain(item)) for item in value) if isinstance(value, list) else value
 
 
-def _held(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     return f" {{{', '.join(names)}}}" if names else ""
 
 
@@ -196,5 +200,5 @@ def _ask(
     for name in {user_env, password_env} - {""}:
         os.environ.pop(name, None)
     os.environ.update(env)
-    known = Neo4jDatabase(url, database, user_env, password_env)
-    return known._rows(statement, QueryLimits(rows, characters, timeout_s)).plain
+    graph_database = Neo4jDatabase(url, database, user_env, password_env)
+    return graph_database._run(statement, QueryLimits(rows, characters, timeout_s)).plain

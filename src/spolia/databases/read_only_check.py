@@ -1,4 +1,4 @@
-"""Whether a statement in SQL reads, and nothing else: decided on its syntax tree, before a database sees it.
+"""A check that a statement in SQL only reads, made on its syntax tree before a database sees it.
 
 An allow list, not a block list: one statement, which is a query; tables that were shown, their
 columns, and functions that are known to compute. So a write cannot hide in a subquery, a common table expression, a
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from spolia.databases.database import named
+from spolia.databases.database import format_columns
 from spolia.deferred import exp, sqlglot
 from spolia.errors import MissingExtra, StatementError, require
 
@@ -30,7 +30,7 @@ _HARMLESS = frozenset(_COMPUTE.split())
 
 
 def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[str]], schema: str = "main") -> None:
-    """Refuse what is not one reading query over some tables.
+    """Refuse anything but one reading query over some tables.
 
     Args:
         dialect: `sqlite` or `postgres`.
@@ -47,7 +47,7 @@ def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[st
     """
     if len(statement) > LONGEST:
         raise StatementError(f"The statement has {len(statement)} characters, more than {LONGEST}. Write one SELECT.")
-    query = _parsed(statement, dialect)
+    query = _parse(statement, dialect)
     _refuse_other_statements(query)
     _refuse_functions(query)
     _refuse_unknown(query, tables, schema)
@@ -60,39 +60,41 @@ def refuse_no_parser() -> None:
 
 
 def load_parser() -> None:
-    """Import it: a tenth of a second that is no statement's."""
+    """Import the parser: a tenth of a second that no statement is charged for."""
     require(sqlglot, "Asking a database in SQL")
 
 
-def _parsed(statement: str, dialect: str) -> exp.Query:
+def _parse(statement: str, dialect: str) -> exp.Query:
     refuse_no_parser()
 
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is refused here
     try:
-        found = [one for one in sqlglot.parse(statement, read=dialect) if one is not None]
+        statements = [
+            statement_tree for statement_tree in sqlglot.parse(statement, read=dialect) if statement_tree is not None
+        ]
     except (sqlglot.errors.SqlglotError, RecursionError, ValueError) as error:
-        said = " ".join(str(error).replace("\x1b[4m", "»").replace("\x1b[0m", "«").split())[:300]
+        message = " ".join(str(error).replace("\x1b[4m", "»").replace("\x1b[0m", "«").split())[:300]
         raise StatementError(
-            f"The statement cannot be read: {said or type(error).__name__}. Write one SELECT."
+            f"The statement cannot be read: {message or type(error).__name__}. Write one SELECT."
         ) from None
-    if len(found) != 1:
-        raise StatementError(f"There are {len(found)} statements. Write one SELECT.")
-    if not isinstance(found[0], exp.Query):
-        raise StatementError(f"The statement is {_kind(found[0])}, and may only read. Write one SELECT.")
-    return found[0]
+    if len(statements) != 1:
+        raise StatementError(f"There are {len(statements)} statements. Write one SELECT.")
+    if not isinstance(statements[0], exp.Query):
+        raise StatementError(f"The statement is {_kind(statements[0])}, and may only read. Write one SELECT.")
+    return statements[0]
 
 
 def _refuse_other_statements(query: exp.Query) -> None:
-    """Refuse what writes, locks or runs something within a query."""
+    """Refuse anything within a query that writes, locks or runs something."""
     writes: tuple[Any, ...] = (
         exp.DML, exp.DDL, exp.Command, exp.Into, exp.Lock, exp.Drop, exp.Alter, exp.Pragma, exp.Attach, exp.Detach,
         exp.Set, exp.Transaction, exp.Commit, exp.Rollback, exp.TruncateTable, exp.Placeholder, exp.Parameter,
     )  # fmt: skip
     for node in query.walk():
-        within = node.this if isinstance(node, exp.CTE) else None
-        if isinstance(node, writes) or not (within is None or isinstance(within, (exp.Query, exp.Values))):
+        subquery = node.this if isinstance(node, exp.CTE) else None
+        if isinstance(node, writes) or not (subquery is None or isinstance(subquery, (exp.Query, exp.Values))):
             raise StatementError(
-                f"The statement has {_kind(within or node)} in it, and may only read. Write one SELECT."
+                f"The statement has {_kind(subquery or node)} in it, and may only read. Write one SELECT."
             )
 
 
@@ -106,32 +108,33 @@ def _refuse_functions(query: exp.Query) -> None:
 
 def _refuse_unknown(query: exp.Query, tables: Mapping[str, Sequence[str]], schema: str) -> None:
     """Refuse tables and columns that were not shown; a quoted column that is none would be a text to SQLite."""
-    made = {alias.alias.lower() for alias in query.find_all(exp.CTE, exp.Subquery, exp.Alias, exp.Table)}
-    made |= {str(name.name).lower() for alias in query.find_all(exp.TableAlias) for name in alias.columns}
-    known = {table.lower() for table in tables}
+    aliases = {alias.alias.lower() for alias in query.find_all(exp.CTE, exp.Subquery, exp.Alias, exp.Table)}
+    aliases |= {str(name.name).lower() for alias in query.find_all(exp.TableAlias) for name in alias.columns}
+    table_names = {table.lower() for table in tables}
     for table in query.find_all(exp.Table):
-        computed = isinstance(table.this, exp.Func) and not isinstance(table.this, exp.Anonymous)
-        elsewhere = table.catalog or table.db.lower() not in ("", schema.lower())
-        if not computed and (elsewhere or table.name.lower() not in known) and not _is_expression(table):
-            raise StatementError(f"There is no table {_written(table)!r:.60}. There are: {named(tables)}")
-    columns = {column.lower() for names in tables.values() for column in names} | made | known
+        is_computed = isinstance(table.this, exp.Func) and not isinstance(table.this, exp.Anonymous)
+        is_foreign = table.catalog or table.db.lower() not in ("", schema.lower())
+        if not is_computed and (is_foreign or table.name.lower() not in table_names) and not _is_expression(table):
+            raise StatementError(f"There is no table {_format_table(table)!r:.60}. There are: {format_columns(tables)}")
+    columns = {column.lower() for names in tables.values() for column in names} | aliases | table_names
     for column in query.find_all(exp.Column):
         if not isinstance(column.this, exp.Star) and column.name.lower() not in columns:
-            raise StatementError(f"There is no column {column.name!r:.60}. There are: {named(tables)}")
+            raise StatementError(f"There is no column {column.name!r:.60}. There are: {format_columns(tables)}")
 
 
 def _is_expression(table: exp.Table) -> bool:
-    """Whether a table is a common table expression of a query around it; one elsewhere does not hide a real table."""
-    around = table.parent
-    while around is not None and not table.db:
-        within = [part for part in around.args.values() if isinstance(part, exp.With)]
-        if any(cte.alias.lower() == table.name.lower() for part in within for cte in part.expressions):
+    """Return whether a table is a common table expression of an enclosing query; one elsewhere does not hide a real
+    table."""
+    enclosing = table.parent
+    while enclosing is not None and not table.db:
+        with_clauses = [part for part in enclosing.args.values() if isinstance(part, exp.With)]
+        if any(cte.alias.lower() == table.name.lower() for part in with_clauses for cte in part.expressions):
             return True
-        around = around.parent
+        enclosing = enclosing.parent
     return False
 
 
-def _written(table: exp.Table) -> str:
+def _format_table(table: exp.Table) -> str:
     return ".".join(part.name for part in table.parts) or table.sql()
 
 

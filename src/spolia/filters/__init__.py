@@ -1,4 +1,4 @@
-"""Which documents and nodes count: conditions on declared metadata fields, with one meaning on every store.
+"""Filters on documents and nodes: conditions on declared metadata fields, with one meaning on every store.
 
 A field may have several values (a document under two names has two). A condition holds when one of them fulfils it. A
 node without a value takes the field's default; without a default no condition on the field holds, so that its negation
@@ -11,10 +11,22 @@ declared is an error, never an empty result.
 True
 """
 
-from spolia.filters.conditions import And, AnyOf, Between, Bound, Condition, Leaf, Not, Operand, Or, narrowed, where
+from spolia.filters.conditions import (
+    And,
+    AnyOf,
+    Between,
+    Bound,
+    Condition,
+    Leaf,
+    Not,
+    Operand,
+    Or,
+    combine_filters,
+    where,
+)
 from spolia.filters.fields import FILE_FIELDS, KINDS, Field, Kind, Schema, notes_on
 
 __all__ = [
     "And", "AnyOf", "Between", "Bound", "Condition", "FILE_FIELDS", "Field", "KINDS", "Kind", "Leaf", "Not",
-    "Operand", "Or", "Schema", "narrowed", "notes_on", "where",
+    "Operand", "Or", "Schema", "combine_filters", "notes_on", "where",
 ]  # fmt: skip

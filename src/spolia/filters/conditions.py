@@ -23,14 +23,14 @@ class Condition(Filter):
     """Base of all filters. `a & b`, `a | b` and `~a` combine them."""
 
     def leaves(self) -> Iterator[Leaf]:
-        """The conditions on single fields within it."""
+        """Yield the conditions on single fields within it."""
         raise NotImplementedError
 
-    def __and__(self, other: Condition) -> And:
-        return And((*_joined(And, self), *_joined(And, other)))
+    def __and__(self, condition: Condition) -> And:
+        return And((*_flatten(And, self), *_flatten(And, condition)))
 
-    def __or__(self, other: Condition) -> Or:
-        return Or((*_joined(Or, self), *_joined(Or, other)))
+    def __or__(self, condition: Condition) -> Or:
+        return Or((*_flatten(Or, self), *_flatten(Or, condition)))
 
     def __invert__(self) -> Not:
         return Not(self)
@@ -40,11 +40,11 @@ class Leaf(Condition):
     field: str
 
     def holds(self, value: Scalar, /) -> bool:
-        """Whether one value fulfils it."""
+        """Return whether one value fulfils it."""
         raise NotImplementedError
 
     def operands(self) -> tuple[Scalar, ...]:
-        """What values are compared with."""
+        """Return the values that the field is compared with."""
         raise NotImplementedError
 
     def accepts(self, record: Record, /) -> bool:
@@ -54,7 +54,7 @@ class Leaf(Condition):
         yield self
 
     def _scalar(self, operand: Operand) -> Scalar:
-        """What is compared with, as metadata hold it."""
+        """Convert an operand to the form in which metadata hold it."""
         try:
             return scalar_of(operand)
         except ValueError as error:
@@ -65,7 +65,7 @@ class Leaf(Condition):
 
 @dataclass(frozen=True)
 class AnyOf(Leaf):
-    """A value of the field is one of these; with one it is equality, with none it never holds.
+    """Condition that the field has one of these values; with one it is equality, with none it never holds.
 
     A time is one of these when it lies within one of them.
 
@@ -90,8 +90,8 @@ class AnyOf(Leaf):
 
     def holds(self, value: Scalar, /) -> bool:
         if isinstance(value, Time):
-            periods = map(Time.of, map(str, self.values))
-            return any(one.first <= value.first and value.last <= one.last for one in periods)
+            periods = map(Time.from_text, map(str, self.values))
+            return any(period.first <= value.first and value.last <= period.last for period in periods)
         return value in self.values
 
     def operands(self) -> tuple[Scalar, ...]:
@@ -100,7 +100,7 @@ class AnyOf(Leaf):
 
 @dataclass(frozen=True)
 class Between(Leaf):
-    """A value of the field is within these bounds; None for no bound.
+    """Condition that a value of the field is within these bounds; None for no bound.
 
     A time is within them with all of its period, and a bound is a whole period: at most 2024 is to the end of it.
 
@@ -129,12 +129,12 @@ class Between(Leaf):
             object.__setattr__(self, name, self._scalar(getattr(self, name)))
 
     def holds(self, value: Scalar, /) -> bool:
-        first, last = _ends(value, is_time=(is_time := isinstance(value, Time)))
+        first, last = _find_period(value, is_time=(is_time := isinstance(value, Time)))
         return (
-            (self.at_least is None or first >= _ends(self.at_least, is_time=is_time)[0])
-            and (self.at_most is None or last <= _ends(self.at_most, is_time=is_time)[1])
-            and (self.above is None or first > _ends(self.above, is_time=is_time)[1])
-            and (self.below is None or last < _ends(self.below, is_time=is_time)[0])
+            (self.at_least is None or first >= _find_period(self.at_least, is_time=is_time)[0])
+            and (self.at_most is None or last <= _find_period(self.at_most, is_time=is_time)[1])
+            and (self.above is None or first > _find_period(self.above, is_time=is_time)[1])
+            and (self.below is None or last < _find_period(self.below, is_time=is_time)[0])
         )
 
     def operands(self) -> tuple[Scalar, ...]:
@@ -143,13 +143,13 @@ class Between(Leaf):
 
 
 @dataclass(frozen=True)
-class _Several(Condition):
-    """Conditions of conditions."""
+class _Combination(Condition):
+    """Base of conditions made of several others."""
 
     filters: tuple[Condition, ...]
 
     def __post_init__(self) -> None:
-        _refuse_others(self, self.filters)
+        _refuse_non_conditions(self, self.filters)
 
     def leaves(self) -> Iterator[Leaf]:
         for part in self.filters:
@@ -157,16 +157,16 @@ class _Several(Condition):
 
 
 @dataclass(frozen=True)
-class And(_Several):
-    """All of these hold; nothing to fulfil holds."""
+class And(_Combination):
+    """Condition that all of these hold; with none it holds."""
 
     def accepts(self, record: Record, /) -> bool:
         return all(part.accepts(record) for part in self.filters)
 
 
 @dataclass(frozen=True)
-class Or(_Several):
-    """At least one of these holds; of none, none does."""
+class Or(_Combination):
+    """Condition that at least one of these holds; with none it does not."""
 
     def accepts(self, record: Record, /) -> bool:
         return any(part.accepts(record) for part in self.filters)
@@ -174,12 +174,12 @@ class Or(_Several):
 
 @dataclass(frozen=True)
 class Not(Condition):
-    """This does not hold; so it is fulfilled where the field has no value."""
+    """Condition that this one does not hold; so it is fulfilled where the field has no value."""
 
     filter: Condition
 
     def __post_init__(self) -> None:
-        _refuse_others(self, (self.filter,))
+        _refuse_non_conditions(self, (self.filter,))
 
     def accepts(self, record: Record, /) -> bool:
         return not self.filter.accepts(record)
@@ -188,20 +188,20 @@ class Not(Condition):
         yield from self.filter.leaves()
 
 
-def _joined(kind: type[And] | type[Or], one: Condition) -> tuple[Condition, ...]:
-    """Its parts, where it combines in the same way: a chain of many stays one level deep."""
-    return one.filters if isinstance(one, (And, Or)) and type(one) is kind else (one,)
+def _flatten(kind: type[And] | type[Or], condition: Condition) -> tuple[Condition, ...]:
+    """Return its parts if it combines in the same way, so that a chain of many stays one level deep."""
+    return condition.filters if isinstance(condition, (And, Or)) and type(condition) is kind else (condition,)
 
 
-def _ends(value: Any, *, is_time: bool) -> tuple[Any, Any]:
-    """First and last second of a time; other values are their own ends."""
+def _find_period(value: Any, *, is_time: bool) -> tuple[Any, Any]:
+    """Return the first and last second of a time; other values are their own ends."""
     if not is_time:
         return value, value
-    time = value if isinstance(value, Time) else Time.of(value)
+    time = value if isinstance(value, Time) else Time.from_text(value)
     return time.first, time.last
 
 
-def _refuse_others(condition: Condition, parts: object) -> None:
+def _refuse_non_conditions(condition: Condition, parts: object) -> None:
     for part in parts if isinstance(parts, tuple) else (parts,):
         if not isinstance(part, Condition):
             raise FilterError(
@@ -211,7 +211,7 @@ def _refuse_others(condition: Condition, parts: object) -> None:
 
 
 def where(*texts: Never, **fields: Operand | Iterable[Operand]) -> Condition:
-    """Each field is equal to its value, or to one of its values; no field at all is fulfilled by everything.
+    """Require each field to equal its value or one of its values; without fields everything passes.
 
     A time is all of its period: `where(file_modified="2026-11")`, `where(file_modified=date(2026, 11, 21))`.
 
@@ -220,21 +220,21 @@ def where(*texts: Never, **fields: Operand | Iterable[Operand]) -> Condition:
     """
     if texts:
         raise FilterError(f"where takes values by field, and was given {texts[0]!r:.80}. Write where(year=2020).")
-    parts = tuple(AnyOf(name, _values(wanted)) for name, wanted in fields.items())
+    parts = tuple(AnyOf(name, _to_operands(operand)) for name, operand in fields.items())
     return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _values(wanted: Operand | Iterable[Operand]) -> tuple[Operand, ...]:
-    return tuple(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes)) else (wanted,)  # type: ignore[return-value]
+def _to_operands(operand: Operand | Iterable[Operand]) -> tuple[Operand, ...]:
+    return tuple(operand) if isinstance(operand, Iterable) and not isinstance(operand, (str, bytes)) else (operand,)  # type: ignore[return-value]
 
 
-def narrowed(*filters: Filter | None) -> Condition | None:
-    """All of these together; None without any. Raises `FilterError` if one is not a filter, never skips it."""
-    given = tuple(part for part in filters if part is not None)
-    for part in given:
+def combine_filters(*filters: Filter | None) -> Condition | None:
+    """Require all of these together; None without any. Raises `FilterError` for one that is not a filter."""
+    conditions = tuple(part for part in filters if part is not None)
+    for part in conditions:
         if not isinstance(part, Condition):
             raise FilterError(
                 f"{part!r:.80} ({type(part).__name__}) is not a filter. Write one of spolia.filters, for example "
                 "where(lang='en') or Between('year', at_least=2020)."
             )
-    return (given[0] if len(given) == 1 else And(given)) if given else None  # type: ignore[arg-type, return-value]
+    return (conditions[0] if len(conditions) == 1 else And(conditions)) if conditions else None  # type: ignore[arg-type, return-value]

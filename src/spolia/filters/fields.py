@@ -16,7 +16,7 @@ KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": boo
 
 @dataclass(frozen=True)
 class Field(Value):
-    """A metadata field that can be filtered.
+    """Metadata field that can be filtered.
 
     Args:
         name: in the metadata.
@@ -52,7 +52,7 @@ class Field(Value):
             self.check(self.default, "the default")
 
     def fits(self, value: Scalar) -> bool:
-        """Whether it is a value of the field.
+        """Return whether it is a value of the field.
 
         >>> Field("year", "int").fits("2024"), Field("day", "time").fits("2024-05-01T10:00")
         (False, False)
@@ -67,9 +67,9 @@ class Field(Value):
     def check(self, value: Scalar, whose: str) -> None:
         """Raise if a value does not fit the field; `whose` names its owner in the message."""
         if not self.fits(value):
-            raise FilterError(self._problem(value, whose))
+            raise FilterError(self._describe_problem(value, whose))
 
-    def _problem(self, value: Scalar, whose: str) -> str:
+    def _describe_problem(self, value: Scalar, whose: str) -> str:
         if self.kind == "time" and isinstance(value, str):
             return (
                 f"Field {self.name!r} holds times, and {whose} is {value!r:.80}. Write a date, a datetime with its "
@@ -81,21 +81,21 @@ class Field(Value):
                 f"Field {self.name!r} holds at most {self.max_length} characters, and {whose} has {len(value)}. "
                 "Shorten it, or declare the field with another max_length."
             )
-        other = "" if self in FILE_FIELDS else f", or declare Field({self.name!r}, {type(value).__name__!r})"
+        alternative = "" if self in FILE_FIELDS else f", or declare Field({self.name!r}, {type(value).__name__!r})"
         return (
             f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "
-            f"Write {'an' if self.kind == 'int' else 'a'} {self.kind}{other}."
+            f"Write {'an' if self.kind == 'int' else 'a'} {self.kind}{alternative}."
         )
 
     def meant(self, values: Iterable[Scalar]) -> Iterator[Scalar]:
-        """The values that fit the field, as conditions compare them; others are skipped."""
+        """Return the values that fit the field, as conditions compare them; others are skipped."""
         fitting = filter(self.fits, values)
         return (Time(str(value)) for value in fitting) if self.kind == "time" else fitting
 
     def values(self, meta: Meta) -> tuple[Scalar, ...]:
-        """The values of the field in metadata: all pairs of its name that fit, else the default, else none."""
-        found = tuple(self.meant(value for name, value in meta if name == self.name))
-        return found or tuple(self.meant((self.default,)))
+        """Return the field's values in metadata: all pairs of its name that fit, else the default, else none."""
+        scalars = tuple(self.meant(value for name, value in meta if name == self.name))
+        return scalars or tuple(self.meant((self.default,)))
 
 
 FILE_FIELDS: tuple[Field, ...] = (
@@ -111,25 +111,25 @@ bytes, and three times in UTC, as they were when the file was indexed."""
 
 
 class Schema(tuple[Field, ...]):
-    """The declared fields of a store, and those of every file; FilterError if two have the same name."""
+    """Declared fields of a store, and those of every file; FilterError if two have the same name."""
 
     implied: ClassVar[tuple[Field, ...]] = FILE_FIELDS
 
     def __new__(cls, fields: Iterable[Field] = ()) -> "Schema":
         if isinstance(fields, Field):
             raise FilterError(f"{fields!r:.80} is one field. Write [Field({fields.name!r}, ...)].")
-        found = super().__new__(cls, fields)
-        taken = {field.name for field in cls.implied}
-        for field in found:
+        schema = super().__new__(cls, fields)
+        names = {field.name for field in cls.implied}
+        for field in schema:
             if not isinstance(field, Field):
                 raise FilterError(f"{field!r:.80} is not a field. Write Field(name, kind): Field('year', 'int').")
-            if field.name in taken:
+            if field.name in names:
                 raise FilterError(
                     f"Field {field.name!r} is declared twice, or is one that every file has "
                     f"({', '.join(implied.name for implied in cls.implied)}). Declare it once, under a name of its own."
                 )
-            taken.add(field.name)
-        return found
+            names.add(field.name)
+        return schema
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
@@ -137,34 +137,34 @@ class Schema(tuple[Field, ...]):
 
     def check(self, filter: Condition) -> None:
         """Raise FilterError for a filter on a field that is not declared, or with values of another type."""
-        known = self.by_name
+        declared = self.by_name
         for leaf in filter.leaves():
-            field = known.get(leaf.field)
+            field = declared.get(leaf.field)
             if field is None:
                 raise FilterError(
-                    f"There is no metadata field {leaf.field!r} to filter by. Declared are: {', '.join(sorted(known))}."
+                    f"There is no metadata field {leaf.field!r} to filter by. Declared are: {', '.join(sorted(declared))}."
                     f" Write one of these, or declare it: sync(folder, corpus, fields=(Field({leaf.field!r}, ...),))."
                 )
             for operand in leaf.operands():
                 field.check(operand, "the filter's value")
 
     def problems(self, meta: Meta, whose: str = "its value") -> Iterator[str]:
-        """What fields cannot hold of metadata, each in a sentence: such a value counts as missing."""
+        """Yield a sentence for each value of metadata that its field cannot hold: it counts as missing."""
         for name, value in meta:
             field = self.by_name.get(name)
             if field is not None and value is not None and not field.fits(value):
-                yield f"{field._problem(value, whose)} It is skipped."
+                yield f"{field._describe_problem(value, whose)} It is skipped."
 
     def record(self, meta: Meta) -> Record:
-        """The values of every field, defaults filled in."""
+        """Return the values of every field, defaults filled in."""
         return {field.name: field.values(meta) for field in (*self.implied, *self)}
 
 
-_NAMED = 12
+_MAX_LISTED = 12
 
 
 def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str, ...]:
-    """What a person should know of the declared fields: which values are passed over, and which nobody has.
+    """Return remarks on the declared fields: values that are passed over, and fields without a value.
 
     Args:
         described: documents and nodes, each by a name for the message, with their metadata.
@@ -173,7 +173,7 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
     >>> notes_on(Schema((Field("tags"),)), [("document a.md", (("keywords", "stones"),))])
     ("No document has a value of the field 'tags'. The names that documents have are: keywords.",)
     """
-    had, passed_over, first = set[str](), Counter[str](), dict[str, str]()
+    used, passed_over, first = set[str](), Counter[str](), dict[str, str]()
     names: dict[str, None] = {}
     fields = {field.name: field for field in schema}
     for whose, meta in described:
@@ -183,20 +183,24 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
             if (field := fields.get(name)) is None or value is None:
                 continue
             if field.fits(value):
-                had.add(name)
+                used.add(name)
             else:
                 invalid.add(name)
                 if name not in first:
                     first[name] = next(schema.problems(((name, value),), whose))
         passed_over.update(invalid)
     return tuple(
-        _note(name, passed_over[name], first.get(name), names) for name in fields if name in first or name not in had
+        _write_note(name, passed_over[name], first.get(name), names)
+        for name in fields
+        if name in first or name not in used
     )
 
 
-def _note(name: str, count: int, first: str | None, names: Iterable[str]) -> str:
+def _write_note(name: str, count: int, first: str | None, names: Iterable[str]) -> str:
     if first is not None:
         return first if count == 1 else f"{first} So are those of {count - 1} others."
     listed = list(names)
-    shown = ", ".join(listed[:_NAMED]) + (f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else "")
-    return f"No document has a value of the field {name!r}. The names that documents have are: {shown or 'none'}."
+    names_text = ", ".join(listed[:_MAX_LISTED]) + (
+        f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
+    )
+    return f"No document has a value of the field {name!r}. The names that documents have are: {names_text or 'none'}."

@@ -12,17 +12,17 @@ from spolia.filters.conditions import And, Between, Condition, Not, where
 from spolia.filters.fields import Field, Schema
 from spolia.types import Time
 
-WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
+CONDITION = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
 EXAMPLES = "year=2020, 'tag in a,b', 'year>=2020' or 'file_modified>2026-01-31'"
 _BOUNDS = {">=": "at_least", "<=": "at_most", ">": "above", "<": "below"}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
-    """All of these conditions; None for none.
+def condition_of(texts: Sequence[str], schema: Schema) -> Condition | None:
+    """Parse conditions, all of which must hold; None for none.
 
     Args:
-        written: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<2022` or `kind!=draft`. A year, month or day is
+        texts: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<2022` or `kind!=draft`. A year, month or day is
             all of it: `file_modified>2026-01` begins with the first of February, in UTC.
 
     >>> from spolia.filters import Field, Schema
@@ -31,38 +31,38 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     >>> condition_of(["file_modified<=2026-01-31"], Schema())
     Between(field='file_modified', at_least=None, at_most='2026-01-31', above=None, below=None)
     """
-    found = [_condition(text, schema) for text in written]
-    return None if not found else found[0] if len(found) == 1 else And(tuple(found))
+    conditions = [_parse_condition(text, schema) for text in texts]
+    return None if not conditions else conditions[0] if len(conditions) == 1 else And(tuple(conditions))
 
 
-def named_fields(written: Sequence[str]) -> tuple[str, ...]:
-    """The fields that conditions name, each once.
+def list_fields(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields that conditions name, each once.
 
-    >>> named_fields(["source=web", "year>=2020", "source!=mail"])
+    >>> list_fields(["source=web", "year>=2020", "source!=mail"])
     ('source', 'year')
     """
-    return tuple(dict.fromkeys(parts.group(1) for parts in map(WRITTEN.fullmatch, written) if parts is not None))
+    return tuple(dict.fromkeys(parts.group(1) for parts in map(CONDITION.fullmatch, texts) if parts is not None))
 
 
-def _condition(text: str, schema: Schema) -> Condition:
-    parts = WRITTEN.fullmatch(text)
+def _parse_condition(text: str, schema: Schema) -> Condition:
+    parts = CONDITION.fullmatch(text)
     if parts is None:
         raise FilterError(f"{text!r} is not a condition. Write for example {EXAMPLES}.")
-    name, sign, said = parts.groups()
+    name, sign, operand = parts.groups()
     field = schema.by_name.get(name)
     if field is None:
         raise FilterError(
             f"There is no metadata field {name!r} to filter by. Declared are: {', '.join(sorted(schema.by_name))}. "
             f"Write one of these, or declare it: spolia sync FOLDER --store STORE --field {shlex.quote(name)}:KIND."
         )
-    values = [value_of(field, one.strip()) for one in (said.split(",") if sign == "in" else [said])]
+    values = [parse_value(field, part.strip()) for part in (operand.split(",") if sign == "in" else [operand])]
     if sign in _BOUNDS:
         return Between(name, **{_BOUNDS[sign]: values[0]})
-    found = where(**{name: values})
-    return Not(found) if sign == "!=" else found
+    condition = where(**{name: values})
+    return Not(condition) if sign == "!=" else condition
 
 
-def value_of(field: Field, text: str) -> Any:
+def parse_value(field: Field, text: str) -> Any:
     read, holds, example = KINDS[field.kind]
     try:
         return read(text)

@@ -1,4 +1,4 @@
-"""The named flows from a query to a ranking."""
+"""Named flows from a query to a ranking or an answer."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +10,11 @@ from typing import Any, Protocol, TypeVar
 from spolia import generation, models, orchestration, post_retrieval, retrieval
 from spolia.core.combinators.branch import Branch
 from spolia.core.operator import Operator
-from spolia.core.replacement import replaced
+from spolia.core.replacement import replace_parts
 from spolia.core.run_context import access
 from spolia.errors import MissingExtra, WeightsError, WiringError
 from spolia.filters import Condition
-from spolia.flows.catalogue import MODULES, flow_named
+from spolia.flows.catalogue import MODULES, find_flow
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.models.trained_weights import RANKER
 from spolia.retrieval.bm25 import BM25
@@ -42,7 +42,7 @@ def dense(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, llm: LanguageModel | None = None, top_k: int = 10
 ) -> Operator[Query, Ranking]:
     """Search by meaning; WiringError without an embedder."""
-    return retrieval.Dense(group_of(corpus), _needed(embedder, "dense"), top_k)
+    return retrieval.Dense(group_of(corpus), _refuse_no_embedder(embedder, "dense"), top_k)
 
 
 def hybrid(
@@ -58,7 +58,7 @@ def hybrid(
         min-max 83.6, 90.8, 63.4 · theoretical min-max (0.3) 83.8, 91.1, 63.1 · z-score (0.5) 83.9, 91.3, 63.9
     """
     group, depth = group_of(corpus), max(CANDIDATES, top_k)
-    arms = Branch(BM25(group, depth), retrieval.Dense(group, _needed(embedder, "hybrid"), depth))
+    arms = Branch(BM25(group, depth), retrieval.Dense(group, _refuse_no_embedder(embedder, "hybrid"), depth))
     return arms >> orchestration.ConvexCombination((("bm25", 0.5), ("dense", 0.5)), "z-score", top_k)
 
 
@@ -74,40 +74,40 @@ def multi_hop(
     top_k: int = 10,
     ranker: str = "",
 ) -> Operator[Query, Ranking]:
-    """Passages that answer a question together, by learned weights over titles and names that link them.
+    """Rank passages that answer a question together, by learned weights over titles and names that link them.
 
     Args:
         ranker: a folder that `spolia train ranker` wrote; by default the shipped weights that fit the embedder.
     """
     group = group_of(corpus)
-    is_suited = embedder is not None and not (group.corpus.exists() and suits(group, embedder))
-    own = embedder.name if embedder is not None and is_suited else ""
-    every = {name: _trained_with(name) for name in ((ranker,) if ranker else SHIPPED)}
-    name = next((name for name, needed in every.items() if needed == own), [*every][-1])
+    is_suited = embedder is not None and not (group.corpus.exists() and find_mismatch(group, embedder))
+    embedder_name = embedder.name if embedder is not None and is_suited else ""
+    embedder_names = {name: _required_embedder(name) for name in ((ranker,) if ranker else SHIPPED)}
+    name = next((name for name, needed in embedder_names.items() if needed == embedder_name), [*embedder_names][-1])
     return retrieval.LearnedRanker(
         group,
         models.TrainedWeights(name),
-        embedder if every[name] else None,
+        embedder if embedder_names[name] else None,
         "entity" if group.name == MAIN else "",
         top_k,
     )
 
 
-def _trained_with(ranker: str) -> str:
-    """The embedder that a ranker needs; empty for none."""
+def _required_embedder(ranker: str) -> str:
+    """Return the name of the embedder that a ranker needs; empty for none."""
     groups = models.TrainedWeights(ranker).plain(RANKER).get("groups")
     return str(groups.get("embedder", "")) if isinstance(groups, dict) else ""
 
 
 def group_of(corpus: Corpus | NodeGroup) -> NodeGroup:
-    """The group itself, or the corpus's usual one."""
+    """Return the group itself, or the main group of a corpus."""
     if isinstance(corpus, NodeGroup):
         return corpus
     refuse_no_corpus(corpus, "corpus or corpus.group(NAME)")
     return corpus.group()
 
 
-def _needed(embedder: Embedder | None, flow: str) -> Embedder:
+def _refuse_no_embedder(embedder: Embedder | None, flow: str) -> Embedder:
     if embedder is None:
         raise WiringError(f"The flow {flow!r} needs an embedder (in Python {flow}(corpus, MiniLM())); bm25 needs none.")
     return embedder
@@ -131,15 +131,15 @@ _WORD = re.compile(r"[^\W\d_]+")
 def choose(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, top_k: int = 10
 ) -> tuple[Operator[Query, Ranking], str]:
-    """Hybrid search where the group's own embedder suits what is to be searched, else BM25; and why, in one line."""
-    reason = suits(corpus, embedder)
+    """Choose hybrid search if the group's own embedder suits the corpus, else BM25; also return why, in one line."""
+    reason = find_mismatch(corpus, embedder)
     if reason or embedder is None:
         return bm25(corpus, top_k=top_k), f"bm25: {reason}"
     return hybrid(corpus, embedder, top_k=top_k), f"hybrid: {embedder.name} knows the words of the corpus"
 
 
-def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
-    """Why the embedder does not suit a corpus; nothing when it does."""
+def find_mismatch(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
+    """Return why the embedder does not suit a corpus; empty if it does."""
     if embedder is None:
         return "there is no embedder"
     group = group_of(corpus)
@@ -153,24 +153,26 @@ def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
     keys = readable.keys[readable.positions()].tolist()
     nodes = snapshot.nodes(keys[:: max(1, len(keys) // SAMPLE)][:SAMPLE], access())
     try:
-        return covers([node.text[:BEGINNING] for node in nodes], embedder)
+        return find_language_gap([node.text[:BEGINNING] for node in nodes], embedder)
     except (WeightsError, MissingExtra) as error:
         return f"{embedder.name} cannot be used ({error})"
 
 
-def covers(texts: Sequence[str], embedder: Embedder) -> str:
-    """Why an embedder does not know the language of some texts well enough; nothing when it does."""
+def find_language_gap(texts: Sequence[str], embedder: Embedder) -> str:
+    """Return why an embedder does not know the language of some texts well enough; empty if it does."""
     if not getattr(embedder, "counts_tokens", True):  # an estimate says nothing of the language
         return ""
     text = "\n".join(texts)
-    known = embedder.covers(text)
-    if known < KNOWN:
-        return f"{embedder.name} knows {known:.0%} of the corpus's characters; {KNOWN:.0%} are asked for"
+    known_share = embedder.covers(text)
+    if known_share < KNOWN:
+        return f"{embedder.name} knows {known_share:.0%} of the corpus's characters; {KNOWN:.0%} are asked for"
     if not is_mostly_words(text):  # a character there says as much as a syllable or a word
         return ""
     words = [_WORD.findall(text) for text in texts]
     count = sum(map(len, words))
-    tokens = sum(embedder.tokens([" ".join(each) for each in words])) - sum(embedder.tokens([""])) * len(words)
+    tokens = sum(embedder.tokens([" ".join(text_words) for text_words in words])) - sum(embedder.tokens([""])) * len(
+        words
+    )
     if tokens > TOKENS_PER_WORD * count:
         return (
             f"{embedder.name} breaks the corpus's words into {tokens / max(1, count):.1f} tokens; at most "
@@ -192,7 +194,7 @@ class Builder(Protocol):
 def default(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, llm: LanguageModel | None = None, top_k: int = 10
 ) -> Operator[Query, Ranking]:
-    """`hybrid` where that is known to help, else `bm25`; `spolia.flow_files.built_in_flows.choose` also says why."""
+    """Build `hybrid` where it is known to help, else `bm25`; `choose` also says why."""
     return choose(corpus, embedder, top_k)[0]
 
 
@@ -212,13 +214,13 @@ def naive(
         retriever: the flow that finds the passages.
         scorer: reranks them.
     """
-    found = found_by(retriever, corpus, embedder, top_k, scorer)
+    retrieval_flow = build_retrieval(retriever, corpus, embedder, top_k, scorer)
     if llm is not None:
-        return found >> generation.Reader(llm, max_passages=top_k)
+        return retrieval_flow >> generation.Reader(llm, max_passages=top_k)
     group = group_of(corpus)
-    judge = None if suits(group, embedder) else embedder
+    judge = None if find_mismatch(group, embedder) else embedder
     analyzer = group.corpus.snapshot().manifest(group.name).analyzer
-    return found >> generation.Extract(judge, passages=top_k, analyzer=analyzer)
+    return retrieval_flow >> generation.Extract(judge, passages=top_k, analyzer=analyzer)
 
 
 RETRIEVERS = ("bm25", "dense", "hybrid", "multi-hop", "default")
@@ -226,7 +228,7 @@ RERANKED = 50
 """Hits that a reranker judges."""
 
 
-def found_by(
+def build_retrieval(
     retriever: str,
     corpus: Corpus | NodeGroup,
     embedder: Embedder | None = None,
@@ -234,7 +236,7 @@ def found_by(
     scorer: Scorer | None = None,
     ranker: str = "",
 ) -> Operator[Query, Ranking]:
-    """The passages that a built-in flow finds, reranked where there is a reranker.
+    """Build a built-in flow that retrieves passages, and reranks them if there is a reranker.
 
     Args:
         retriever: the name of that flow.
@@ -242,7 +244,7 @@ def found_by(
         ranker: the folder of a trained ranker, for the flow `multi-hop`.
 
     >>> from spolia.models import RerankModel
-    >>> found_by("bm25", Corpus("notes.spolia"), scorer=RerankModel("bge", "http://127.0.0.1:8080")).steps[1].judged
+    >>> build_retrieval("bm25", Corpus("notes.spolia"), scorer=RerankModel("bge", "http://127.0.0.1:8080")).steps[1].judged
     50
     """
     find: Builder = partial(multi_hop, ranker=ranker) if retriever == "multi-hop" else BUILT_IN[retriever]
@@ -255,19 +257,19 @@ def found_by(
 F = TypeVar("F", bound=Operator[Any, Any])
 
 
-def within(flow: F, condition: Condition) -> F:
-    """The flow, in which every search that has no filter finds only what fulfils a condition.
+def add_condition(flow: F, condition: Condition) -> F:
+    """Restrict every search of a flow that has no filter to nodes that fulfil a condition.
 
     >>> from spolia.filters import where
-    >>> within(BM25(Corpus("notes.spolia").group()), where(source="web")).filter
+    >>> add_condition(BM25(Corpus("notes.spolia").group()), where(source="web")).filter
     AnyOf(field='source', values=('web',))
     """
 
     def change(value: Any) -> Any:
         return value.but(filter=condition) if isinstance(value, GroupSearch) and value.filter is None else value
 
-    found: F = replaced(flow, change)
-    return found
+    changed_flow: F = replace_parts(flow, change)
+    return changed_flow
 
 
 def from_paper(
@@ -277,27 +279,29 @@ def from_paper(
     llm: LanguageModel | None = None,
     top_k: int = 0,
     retriever: str = "default",
-    **others: Any,
+    **further_parts: Any,
 ) -> Operator[Query, Answer]:
-    """A published flow (`spolia.flows`) over what another flow finds.
+    """Build a published flow (`spolia.flows`) over the passages of another flow.
 
     Args:
         top_k: passages of each search; 0 for as many as the method takes.
         retriever: the name of that flow.
-        others: its further parts: `web`, a second retriever; `scorer`; `search` in place of the first.
+        further_parts: its further parts: `web`, a second retriever; `scorer`; `search` in place of the first.
 
     >>> from spolia.models import ScriptedModel
     >>> from_paper("ircot", Corpus("notes.spolia"), llm=ScriptedModel(("Nokia.",))).calls()
     21
     """
-    flow = flow_named(name)
+    flow = find_flow(name)
     group = group_of(corpus)
-    parts = {"group": group, "embedder": embedder, "llm": llm, **others}
+    parts = {"group": group, "embedder": embedder, "llm": llm, **further_parts}
     if "search" in flow.needs and parts.get("search") is None:
         parts["search"] = BUILT_IN[retriever](group, embedder, None, top_k or flow.top_k)
-        if "embedder" in flow.may_have and suits(group, embedder):  # it does without one that does not suit the corpus
+        if "embedder" in flow.may_have and find_mismatch(
+            group, embedder
+        ):  # it does without one that does not suit the corpus
             parts["embedder"] = None
-    return flow.made(parts)
+    return flow.build_flow(parts)
 
 
 PLAIN: Mapping[str, Builder] = {
@@ -314,20 +318,22 @@ BUILT_IN: Mapping[str, Builder] = {
 }
 
 
-def named(name: str) -> Builder:
-    """The function that makes the flow of this name."""
+def find_builder(name: str) -> Builder:
+    """Return the function that builds the flow of this name."""
     if name not in BUILT_IN:
-        raise WiringError(f"There is no flow {name!r}. {advice(name)}")
+        raise WiringError(f"There is no flow {name!r}. {suggest_names(name)}")
     return BUILT_IN[name]
 
 
-def advice(name: str, files: Iterable[str] = ()) -> str:
-    """What to write in place of a name or file that does not exist: the nearest ones, and where all are listed.
+def suggest_names(name: str, files: Iterable[str] = ()) -> str:
+    """Suggest what to write for a name or file that does not exist: the nearest ones, and where all are listed.
 
-    >>> advice("bm52")
+    >>> suggest_names("bm52")
     'Did you mean bm25? Else write dense, hybrid, multi-hop, default, naive, one that `spolia flows` lists, or a file.'
     """
-    known = {one: one for one in BUILT_IN} | {Path(file).stem.lower(): file for file in files}
-    near = [known[one] for one in get_close_matches(Path(name).stem.lower(), known, 3)]
+    names = {name_or_stem: name_or_stem for name_or_stem in BUILT_IN} | {
+        Path(file).stem.lower(): file for file in files
+    }
+    near = [names[name_or_stem] for name_or_stem in get_close_matches(Path(name).stem.lower(), names, 3)]
     nearest = f"Did you mean {' or '.join(near)}? Else write" if near else "Write"
-    return f"{nearest} {', '.join(one for one in PLAIN if one not in near)}, one that `spolia flows` lists, or a file."
+    return f"{nearest} {', '.join(name_or_stem for name_or_stem in PLAIN if name_or_stem not in near)}, one that `spolia flows` lists, or a file."

@@ -1,4 +1,4 @@
-"""Several groups, corpora and embeddings searched as one."""
+"""Search over several groups, corpora and embeddings at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -29,7 +29,7 @@ def across(
     filter: Filter | None = None,
     fusion: AnyFusion | None = None,
 ) -> Operator[Query, Ranking]:
-    """Every group searched by every embedder, each with a ranking and a cut-off of its own, fused to one of `top_k`.
+    """Search every group with every embedder, each with its own ranking and cut-off; fuse the rankings to `top_k`.
 
     The short way to write `Branch(Dense(notes, small), Dense(notes, large), ...) >> ReciprocalRankFusion(top_k)`. A
     node that several arms find is one hit. The `source` of an arm, for the weights of `ConvexCombination`, is the

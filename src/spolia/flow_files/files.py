@@ -1,4 +1,4 @@
-"""Flows as files: `load` and `dump`."""
+"""Functions that read and write flows as files: `load` and `dump`."""
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
@@ -12,31 +12,31 @@ from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, FlowFileError
 from spolia.flow_files.yaml_text import Path as Place
-from spolia.flow_files.yaml_text import YamlReader, written
+from spolia.flow_files.yaml_text import YamlReader, dump_yaml
 from spolia.stores.definition import Definition
-from spolia.types.value import names_checked
+from spolia.types.value import check_names
 
 MAX_BYTES = 1_000_000
 SUFFIXES = (".yaml", ".yml", ".json")
-MOST_FILES = 100
+MAX_FILES = 100
 """Flow files that one may name."""
 WEIGHTS = ({"folder"}, {"folder", "sha256"})
 """The fields of trained weights: a folder that begins with a dot is beside the file."""
 
 
-@names_checked
+@check_names
 def load(
     source: str | Path,
-    given: Mapping[str, Any] | None = None,
+    objects: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
     env: Collection[str] = (),
 ) -> Operator[Any, Any]:
-    """The flow that a file describes. Nothing that the file names is imported, and nothing is run or opened but the
-    flow files that it names: `{use: other.yaml}`, beside it.
+    """Load the flow that a file describes. Only the flow files that it names, `{use: other.yaml}` beside it, are
+    opened; nothing is imported or run.
 
     Args:
         source: a path, or the text itself. A text of one line that ends in .yaml, .yml or .json is a path.
-        given: stores, models and the like by the names that the file uses: `{use: name}`.
+        objects: stores, models and the like by the names that the file uses: `{use: name}`.
         operators: operators that are neither built in nor installed: instances or classes.
         env: names of the environment variables that the file may have read, for keys and passwords. Its own addresses
             then send their values to the servers that it names. A variable that the file does not write, but its
@@ -48,90 +48,91 @@ def load(
     >>> load("[Identity, {Samples: {n: 3}}]")
     Identity() >> Samples(n=3)
     """
-    return decoded(source, Operator, given, operators, "an operator, for example Identity, or a list of operators", env)  # type: ignore[no-any-return]
+    expected = "an operator, for example Identity, or a list of operators"
+    return decode_file(source, Operator, objects, operators, expected, env)  # type: ignore[no-any-return]
 
 
-def decoded(
+def decode_file(
     source: str | Path,
     declared: Any,
-    given: Mapping[str, Any] | None,
+    objects: Mapping[str, Any] | None,
     operators: Iterable[Operator[Any, Any] | type],
     expected: str,
     env: Collection[str] = (),
 ) -> Any:
-    """What a file describes, which is of a declared type (see `load`); `expected` is what an empty file should hold."""
+    """Decode a file to a declared type (see `load`); `expected` is what an empty file should hold."""
     if not isinstance(source, (str, Path)):
         raise FlowFileError(f"{source!r:.80} is not a flow file. Write its path, or its text.")
-    name, text = _text(source, expected)
-    plain, lines = _read(name, text)
+    name, text = _read_text(source, expected)
+    plain, lines = _parse_text(name, text)
     if plain is None:
         raise FlowFileError(f"{name} is empty. Write {expected}.")
-    plain = _placed(plain, Path(name).resolve().parent, given or ())
+    plain = _resolve_files(plain, Path(name).resolve().parent, objects or ())
     try:
         with allow_env(*env):
-            return decode(plain, declared, known=Catalogue(operators), given=given, accept=refuse_env)
+            return decode(plain, declared, classes=Catalogue(operators), objects=objects, accept=refuse_env)
     except CodecError as error:
         place = error.place
         while place not in lines:
             place = place[:-1]
-        where = f", at {'.'.join(map(str, error.place))}" if error.place else ""
-        raise FlowFileError(f"{name}, line {lines[place]}{where}: {error.reason}") from error
+        position = f", at {'.'.join(map(str, error.place))}" if error.place else ""
+        raise FlowFileError(f"{name}, line {lines[place]}{position}: {error.reason}") from error
 
 
 @lru_cache(maxsize=1)
-def _read(name: str, text: str) -> tuple[Plain, Mapping[Place, int]]:
-    """The data of a file, and the line of each place. The command line decodes a file twice: with stand-ins, to see
-    what it needs, and with what it is given."""
+def _parse_text(name: str, text: str) -> tuple[Plain, Mapping[Place, int]]:
+    """Parse a file to data, with the line of each place. Cached, since the command line decodes a file twice: with
+    stand-ins, to see what it needs, and with the real objects."""
     reader = YamlReader(name)
     return reader.read(text), reader.lines
 
 
-def _placed(plain: Plain, base: Path, given: Collection[str]) -> Plain:
-    """The data of a file in a folder, with the flow files that it names, and absolute folders of trained weights;
-    `given` are names that are no files."""
+def _resolve_files(plain: Plain, base: Path, names: Collection[str]) -> Plain:
+    """Insert the flow files that a file names, and make folders of trained weights absolute; `given` are names that are
+    no files."""
     files: dict[Path, Plain] = {}
 
-    def placed(plain: Plain, base: Path, outer: bool) -> Plain:
+    def resolve(plain: Plain, base: Path, outer: bool) -> Plain:
         if isinstance(plain, list):
-            return [placed(one, base, outer) for one in plain]
+            return [resolve(item, base, outer) for item in plain]
         if not isinstance(plain, dict):
             return plain
         if set(plain) in WEIGHTS and str(plain["folder"]).startswith("."):
             return plain | {"folder": abspath(base / str(plain["folder"]))}
         file = plain.get("use") if len(plain) == 1 else None
-        if not isinstance(file, str) or file in given or not file.lower().endswith(SUFFIXES):
-            return {name: placed(one, base, outer) for name, one in plain.items()}
+        if not isinstance(file, str) or file in names or not file.lower().endswith(SUFFIXES):
+            return {name: resolve(item, base, outer) for name, item in plain.items()}
         if not isfile(base / file):  # a pipe would be waited for
             raise FlowFileError(
                 f"{str(base / file)!r:.200} is not a file. Name a flow file beside the one that names it."
             )
-        return included((base / file).resolve(), outer)
+        return include((base / file).resolve(), outer)
 
-    def included(path: Path, outer: bool) -> Plain:
-        if not outer or len(files) == MOST_FILES:
-            reason = f"is more than the {MOST_FILES} files" if outer else "is named by a file that a flow file names"
+    def include(path: Path, outer: bool) -> Plain:
+        if not outer or len(files) == MAX_FILES:
+            reason = f"is more than the {MAX_FILES} files" if outer else "is named by a file that a flow file names"
             raise FlowFileError(f"{path} {reason}. Write its operators in its place.")
         if path not in files:
-            found, _ = _read(*_text(path, "an operator"))
-            files[path] = placed(found, path.parent, False)
+            included_plain, _ = _parse_text(*_read_text(path, "an operator"))
+            files[path] = resolve(included_plain, path.parent, False)
         return files[path]
 
-    return placed(plain, base, True)
+    return resolve(plain, base, True)
 
 
-def self_contained(file: Path) -> bytes:
-    """A flow file as it is if it can be moved alone; else with what it names in place of the names."""
-    name, text = _text(file, "an operator")
-    plain, _ = _read(name, text)
-    placed = _placed(plain, file.resolve().parent, ())
-    return file.read_bytes() if placed == plain else written(placed).encode()
+def inline_files(file: Path) -> bytes:
+    """Return a flow file that can be moved alone: as it is, or with the files that it names inserted."""
+    name, text = _read_text(file, "an operator")
+    plain, _ = _parse_text(name, text)
+    resolved = _resolve_files(plain, file.resolve().parent, ())
+    return file.read_bytes() if resolved == plain else dump_yaml(resolved).encode()
 
 
-def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None, folder: Path | None = None) -> str:
-    """The text of a flow file that `load` reads back as an equal flow.
+def dump(flow: Operator[Any, Any], objects: Mapping[str, Any] | None = None, folder: Path | None = None) -> str:
+    """Return the text of a flow file that `load` reads back as an equal flow.
 
     Args:
-        given: objects to write by name, as `{use: name}`; everything else is written out.
+        objects: objects to write by name, as `{use: name}`; everything else is written out.
         folder: where the file will be; trained weights there are written as `.`, so that the folder can be moved.
 
     Raises:
@@ -144,23 +145,23 @@ def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None, folde
       - Samples: {n: 2}
       - Samples: {n: 3}
     """
-    plain = encode(flow, Operator, given=given)
-    return written(plain if folder is None else _beside(plain, str(folder)))
+    plain = encode(flow, Operator, objects=objects)
+    return dump_yaml(plain if folder is None else _make_weights_relative(plain, str(folder)))
 
 
-def _beside(plain: Plain, folder: str) -> Plain:
-    """Plain data in which trained weights in a folder are beside the file."""
+def _make_weights_relative(plain: Plain, folder: str) -> Plain:
+    """Return plain data with trained weights in a folder written relative to the file."""
     if isinstance(plain, list):
-        return [_beside(one, folder) for one in plain]
+        return [_make_weights_relative(item, folder) for item in plain]
     if not isinstance(plain, dict):
         return plain
     if set(plain) in WEIGHTS and plain["folder"] == folder:
         return plain | {"folder": "."}
-    return {name: _beside(one, folder) for name, one in plain.items()}
+    return {name: _make_weights_relative(item, folder) for name, item in plain.items()}
 
 
-def _text(source: str | Path, expected: str) -> tuple[str, str]:
-    """The name of the source for messages, and its text."""
+def _read_text(source: str | Path, expected: str) -> tuple[str, str]:
+    """Return the name of the source for messages, and its text."""
     if isinstance(source, str) and ("\n" in source or not source.strip().lower().endswith(SUFFIXES)):
         if len(source) > MAX_BYTES:
             raise FlowFileError(f"The flow has {len(source):,} characters; at most {MAX_BYTES:,} are read.")
@@ -182,32 +183,34 @@ def _text(source: str | Path, expected: str) -> tuple[str, str]:
 
 def load_definitions(
     source: str | Path,
-    given: Mapping[str, Any] | None = None,
+    objects: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
 ) -> dict[str, Definition]:
-    """What a file says that node groups are made of, by their names; FlowFileError if it does not."""
+    """Load definitions of node groups, by name; FlowFileError if the file has something else."""
     expected = "groups by name, for example small: {transform: Sentences, parent: chunk}"
-    found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected)
-    return found
+    definitions: dict[str, Definition] = decode_file(source, dict[str, Definition], objects, operators, expected)
+    return definitions
 
 
-def load_named(
+def load_definition(
     name: str,
     source: str | Path,
-    given: Mapping[str, Any] | None = None,
+    objects: Mapping[str, Any] | None = None,
     operators: Iterable[Operator[Any, Any] | type] = (),
 ) -> Definition:
-    """What a file says of one group, whether it says nothing else or names several; FlowFileError if it does not."""
+    """Load the definition of one group from a file that holds it alone or several by name; FlowFileError otherwise."""
     expected = "what the group is made of, for example {transform: Sentences}"
     try:
-        return decoded(source, Definition, given, operators, expected)  # type: ignore[no-any-return]
+        return decode_file(source, Definition, objects, operators, expected)  # type: ignore[no-any-return]
     except FlowFileError as error:
         try:
-            several = load_definitions(source, given, operators)
-        except FlowFileError as within:
-            raise within if f", at {name}." in str(within) else error from None
-        if not several:
+            definitions = load_definitions(source, objects, operators)
+        except FlowFileError as definitions_error:
+            raise definitions_error if f", at {name}." in str(definitions_error) else error from None
+        if not definitions:
             raise
-        if name not in several:
-            raise FlowFileError(f"{source} defines {', '.join(several)}, not {name}. Write one of these.") from error
-        return several[name]
+        if name not in definitions:
+            raise FlowFileError(
+                f"{source} defines {', '.join(definitions)}, not {name}. Write one of these."
+            ) from error
+        return definitions[name]

@@ -1,4 +1,4 @@
-"""What a flow, or one operator, would send to its language models: the messages themselves, without sending them."""
+"""Previews of the messages that a flow, or one operator, would send to its language models."""
 
 import threading
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from spolia.core.operator import Operator
-from spolia.core.replacement import replaced
+from spolia.core.replacement import replace_parts
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import WiringError
 from spolia.models.onnx.minilm import MiniLM
@@ -32,8 +32,8 @@ ANY_MODEL = ScriptedModel(("",), Capabilities((CHAT, STREAM, LOGPROBS, SCORES, N
 
 
 @dataclass(frozen=True)
-class Sent(Value):
-    """What one call would send to a model, with the number of the draw where several are drawn."""
+class PreviewedCall(Value):
+    """A call that would go to a model, with the number of the draw where several are drawn."""
 
     model: str
     messages: tuple[Message, ...]
@@ -41,43 +41,43 @@ class Sent(Value):
     sample: int = 0
 
 
-class Desk:
-    """Takes down what models are asked, and replies in turn in their place; a call that gets no reply stops there."""
+class CallRecorder:
+    """A recorder of model calls that replies in their place; a call that gets no reply stops there."""
 
     def __init__(self, replies: Sequence[str] = ()) -> None:
-        self.sent: list[Sent] = []
+        self.calls: list[PreviewedCall] = []
         self._replies = list(replies)
         self._lock = threading.Lock()
 
-    def take(self, model: LanguageModel, prompt: Prompt, max_tokens: int) -> str | None:
-        """A prompt, and the reply to it if there is one left."""
+    def record_call(self, model: LanguageModel, prompt: Prompt, max_tokens: int) -> str | None:
+        """Record a prompt, and return the next reply; None if none is left."""
         with self._lock:
-            self.sent.append(Sent(model.name, prompt.messages, max_tokens, prompt.sample))
+            self.calls.append(PreviewedCall(model.name, prompt.messages, max_tokens, prompt.sample))
             return self._replies.pop(0) if self._replies else None
 
-    def instead(self, value: Any) -> Any:
-        """This desk, for a language model; anything else stays."""
-        return Silent(value, self.take) if isinstance(value, LanguageModel) else value
+    def replace_model(self, value: Any) -> Any:
+        """Replace a language model by this recorder; return anything else as it is."""
+        return Silent(value, self.record_call) if isinstance(value, LanguageModel) else value
 
 
-def sent_for(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) -> list[Sent]:
-    """What a flow would send for a value, if its first calls got these replies and the next one none."""
-    desk = Desk(replies)
-    silent = replaced(flow, desk.instead)
+def preview_calls(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) -> list[PreviewedCall]:
+    """Return the calls that a flow would make for a value, if its first calls got these replies and the next one none."""
+    recorder = CallRecorder(replies)
+    silent_flow = replace_parts(flow, recorder.replace_model)
     with suppress(Unanswered):
-        found = silent(value)
-        if isinstance(found, Failure) and not isinstance(found.error, Unanswered):
-            raise found.raised()
-    return desk.sent
+        result = silent_flow(value)
+        if isinstance(result, Failure) and not isinstance(result.error, Unanswered):
+            raise result.raised()
+    return recorder.calls
 
 
-def case_for(flow: Operator[Any, Any], question: str = "", documents: dict[str, str] | None = None) -> Any:
-    """What a flow or an operator takes, made of a question and documents; WiringError if they are not enough."""
-    held = [Document(name, text, uri=name) for name, text in (documents or {}).items()]
+def build_case(flow: Operator[Any, Any], question: str = "", documents: dict[str, str] | None = None) -> Any:
+    """Build the input of a flow or an operator from a question and documents; WiringError if they are not enough."""
+    document_list = [Document(name, text, uri=name) for name, text in (documents or {}).items()]
     if fits(flow.takes(), Part, {}):
-        if not held:
+        if not document_list:
             raise WiringError(f"{type(flow).__name__} is asked of a text. Write --document FILE.")
-        return Part(document_node(held[0]), held[0])
+        return Part(document_node(document_list[0]), document_list[0])
     if not question:
         raise WiringError(
             f"{type(flow).__name__} is asked with a question. Write --question TEXT, or --data and --line."
@@ -85,17 +85,20 @@ def case_for(flow: Operator[Any, Any], question: str = "", documents: dict[str, 
     if fits(flow.takes(), Query, {}):
         return Query(question)
     if fits(flow.takes(), Ranking, {}):
-        if not held:
+        if not document_list:
             raise WiringError(f"{type(flow).__name__} is asked of passages. Write --document FILE, once for each.")
-        return Ranking(Query(question), tuple(Hit(document_node(one), -float(at)) for at, one in enumerate(held)))
+        return Ranking(
+            Query(question),
+            tuple(Hit(document_node(document), -float(rank)) for rank, document in enumerate(document_list)),
+        )
     raise WiringError(
         f"{type(flow).__name__} takes {name_of(flow.takes())}, which is not made of a question and documents. "
         "Write a flow that has it as a step."
     )
 
 
-def alone(cls: type[Operator[Any, Any]]) -> Operator[Any, Any]:
-    """An operator by itself, with its defaults and a model that is never asked; WiringError if it needs more."""
+def build_with_defaults(cls: type[Operator[Any, Any]]) -> Operator[Any, Any]:
+    """Build an operator with its defaults and a stand-in model; WiringError if it needs more."""
     models = (LanguageModel, StatesLogprobs, ScoresContinuations, ForetellsTokens)
     stand_in = dict.fromkeys(models, ANY_MODEL) | {Embedder: MiniLM()}
     hints, declared = get_type_hints(cls), fields(cls)  # type: ignore[arg-type]
@@ -105,4 +108,4 @@ def alone(cls: type[Operator[Any, Any]]) -> Operator[Any, Any]:
             f"{cls.__name__} needs {', '.join(missing)}, which has no default. Write a flow file with it, and: "
             "spolia prompts show FILE."
         )
-    return cls.made({name: stand_in[hints[name]] for name in needed})
+    return cls.from_fields({name: stand_in[hints[name]] for name in needed})

@@ -24,10 +24,10 @@ NOT_FINITE = re.compile(r"^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$")
 
 
 @dataclass
-class Open:
+class OpenCollection:
     """A list or mapping whose end has not been read."""
 
-    held: Any
+    content: Any
     path: Path
     line: int
     anchor: str | None
@@ -38,11 +38,11 @@ class Open:
 
 
 class YamlReader:
-    """Builds plain data from the events of the YAML parser, without recursion."""
+    """A reader that builds plain data from the events of the YAML parser, without recursion."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.stack: list[Open] = []
+        self.stack: list[OpenCollection] = []
         self.anchors: dict[str, tuple[Plain, int, int]] = {}
         self.lines: dict[Path, int] = {}
         self.root: Plain = None
@@ -55,7 +55,7 @@ class YamlReader:
                 documents += isinstance(event, yaml.DocumentStartEvent)
                 if documents > 1:
                     raise self.error(event, "a second document begins here. Write one flow per file.")
-                self._take(event)
+                self._handle_event(event)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -67,59 +67,59 @@ class YamlReader:
     def error(self, event: yaml.Event, reason: str) -> FlowFileError:
         return FlowFileError(f"{self.name}, line {_line(event)}: {reason}")
 
-    def _take(self, event: yaml.Event) -> None:
+    def _handle_event(self, event: yaml.Event) -> None:
         if getattr(event, "tag", None) is not None:
             raise self.error(event, f"the tag {event.tag} is not allowed. Flow files hold plain data; take it out.")  # type: ignore[attr-defined]
         if isinstance(event, yaml.CollectionStartEvent):
-            self._open(event)
+            self._open_collection(event)
         elif isinstance(event, yaml.CollectionEndEvent):
-            done = self.stack.pop()
-            if done.anchor:
-                self.anchors[done.anchor] = (done.held, done.nodes, done.height)
-            self._grow(event, done.nodes, done.height)
+            collection = self.stack.pop()
+            if collection.anchor:
+                self.anchors[collection.anchor] = (collection.content, collection.nodes, collection.height)
+            self._add_size(event, collection.nodes, collection.height)
         elif isinstance(event, yaml.AliasEvent):
-            self._alias(event)
+            self._insert_alias(event)
         elif isinstance(event, yaml.ScalarEvent):
-            self._scalar(event)
+            self._insert_scalar(event)
 
-    def _open(self, event: yaml.CollectionStartEvent) -> None:
+    def _open_collection(self, event: yaml.CollectionStartEvent) -> None:
         if len(self.stack) >= MAX_DEPTH:
             raise self.error(event, f"this is nested deeper than {MAX_DEPTH} levels. Write a flatter flow.")
         if self._wants_key():
             raise self.error(event, "a list or mapping cannot be a key. Write name: value.")
-        held: Plain = {} if isinstance(event, yaml.MappingStartEvent) else []
-        path = self._put(event, held)
-        self._count(event, 1)
-        self.stack.append(Open(held, path, _line(event), event.anchor))
+        content: Plain = {} if isinstance(event, yaml.MappingStartEvent) else []
+        path = self._insert(event, content)
+        self._count_nodes(event, 1)
+        self.stack.append(OpenCollection(content, path, _line(event), event.anchor))
         if event.anchor:
             self.anchors.pop(event.anchor, None)
 
-    def _alias(self, event: yaml.AliasEvent) -> None:
-        if any(above.anchor == event.anchor for above in self.stack):
+    def _insert_alias(self, event: yaml.AliasEvent) -> None:
+        if any(enclosing.anchor == event.anchor for enclosing in self.stack):
             raise self.error(event, f"*{event.anchor} stands inside of what it refers to: a cycle. Take it out.")
         if event.anchor not in self.anchors:
             raise self.error(event, f"*{event.anchor} refers to nothing. Write &{event.anchor} before what it means.")
-        held, nodes, height = self.anchors[event.anchor]
+        content, nodes, height = self.anchors[event.anchor]
         if self._wants_key():
             raise self.error(event, "an alias cannot be a key. Write the name out.")
         if len(self.stack) + height > MAX_DEPTH:
             raise self.error(event, f"with *{event.anchor} this is nested deeper than {MAX_DEPTH} levels.")
-        self._put(event, held)
-        self._count(event, nodes)
-        self._grow(event, nodes, height)
+        self._insert(event, content)
+        self._count_nodes(event, nodes)
+        self._add_size(event, nodes, height)
 
-    def _scalar(self, event: yaml.ScalarEvent) -> None:
+    def _insert_scalar(self, event: yaml.ScalarEvent) -> None:
         if self._wants_key():
-            self._key(event)
+            self._set_key(event)
             return
-        found = self._resolved(event) if event.implicit[0] else event.value
+        value = self._parse_scalar(event) if event.implicit[0] else event.value
         if event.anchor:
-            self.anchors[event.anchor] = (found, 1, 0)
-        self._put(event, found)
-        self._count(event, 1)
-        self._grow(event, 1, 0)
+            self.anchors[event.anchor] = (value, 1, 0)
+        self._insert(event, value)
+        self._count_nodes(event, 1)
+        self._add_size(event, 1, 0)
 
-    def _key(self, event: yaml.ScalarEvent) -> None:
+    def _set_key(self, event: yaml.ScalarEvent) -> None:
         top, key = self.stack[-1], event.value
         if key == "<<" and event.implicit[0]:
             raise self.error(event, "merge keys (<<) are not allowed. Write the fields out.")
@@ -129,7 +129,7 @@ class YamlReader:
             )
         top.key, top.lines[key] = key, _line(event)
 
-    def _resolved(self, event: yaml.ScalarEvent) -> Plain:
+    def _parse_scalar(self, event: yaml.ScalarEvent) -> Plain:
         text: str = event.value
         if NULL.match(text):
             return None
@@ -144,31 +144,31 @@ class YamlReader:
         return float(text) if FLOAT.match(text) else text
 
     def _wants_key(self) -> bool:
-        return bool(self.stack) and isinstance(self.stack[-1].held, dict) and self.stack[-1].key is None
+        return bool(self.stack) and isinstance(self.stack[-1].content, dict) and self.stack[-1].key is None
 
-    def _put(self, event: yaml.Event, held: Plain) -> Path:
-        path, line = self._placed(event, held)
+    def _insert(self, event: yaml.Event, value: Plain) -> Path:
+        path, line = self._attach(event, value)
         self.lines[path] = line
         return path
 
-    def _placed(self, event: yaml.Event, held: Plain) -> tuple[Path, int]:
-        """Put something where it belongs: what the place is, and the line, of the key where there is one."""
+    def _attach(self, event: yaml.Event, value: Plain) -> tuple[Path, int]:
+        """Attach a value where it belongs; return the path, and the line of the key if there is one."""
         if not self.stack:
-            self.root = held
+            self.root = value
             return (), _line(event)
         top = self.stack[-1]
         if (key := top.key) is not None:
-            top.held[key], top.key = held, None
+            top.content[key], top.key = value, None
             return (*top.path, key), top.lines[key]
-        top.held.append(held)
-        return (*top.path, len(top.held) - 1), _line(event)
+        top.content.append(value)
+        return (*top.path, len(top.content) - 1), _line(event)
 
-    def _grow(self, event: yaml.Event, nodes: int, height: int) -> None:
+    def _add_size(self, event: yaml.Event, nodes: int, height: int) -> None:
         if self.stack:
             self.stack[-1].nodes += nodes
             self.stack[-1].height = max(self.stack[-1].height, height + 1)
 
-    def _count(self, event: yaml.Event, nodes: int) -> None:
+    def _count_nodes(self, event: yaml.Event, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise self.error(event, f"more than {MAX_NODES:,} values, aliases counted each time. Write a smaller flow.")
@@ -179,22 +179,22 @@ def _line(event: yaml.Event) -> int:
 
 
 class YamlWriter(yaml.SafeDumper):
-    """Quotes what any version of YAML would take for something else than text, and writes no aliases."""
+    """A writer that quotes what any version of YAML would read as something else than text, and writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def text(self, data: str) -> yaml.ScalarNode:
-        """Text; several lines as they are, in double quotes where a break of Unicode would be folded into a blank."""
+    def represent_text(self, data: str) -> yaml.ScalarNode:
+        """Represent a text: lines as they are, or in double quotes if YAML would fold a Unicode line break."""
         style = '"' if BREAKS.search(data) else "|" if "\n" in data else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
-YamlWriter.add_representer(str, YamlWriter.text)
+YamlWriter.add_representer(str, YamlWriter.represent_text)
 YamlWriter.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
 
 
-def written(plain: Plain) -> str:
-    """Plain data as YAML."""
+def dump_yaml(plain: Plain) -> str:
+    """Return plain data as YAML."""
     text = yaml.dump(plain, Dumper=YamlWriter, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
     return text.removesuffix("...\n")

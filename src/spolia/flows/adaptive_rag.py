@@ -1,4 +1,4 @@
-"""Adaptive-RAG: no retrieval, one, or several, as the question is judged to need.
+"""Adaptive-RAG: no retrieval, one retrieval, or several, by how complex the question is judged.
 
 The model itself judges, where the paper trains a T5-large on which strategy answers; `spolia train router` trains a
 classifier for `routed`.
@@ -22,7 +22,7 @@ ARMS = (
 
 
 def strategies(llm: LanguageModel, search: Retriever) -> dict[str, Operator[Query, Answer]]:
-    """Ways to answer, the cheapest first."""
+    """Build the ways to answer, the cheapest first."""
     return {
         "none": ClosedBook(llm),
         "one": search >> Reader(llm, max_passages=15),
@@ -30,8 +30,8 @@ def strategies(llm: LanguageModel, search: Retriever) -> dict[str, Operator[Quer
     }
 
 
-def routed(llm: LanguageModel, search: Retriever, router: Operator[Query, str]) -> Operator[Query, Answer]:
-    """Each question goes where a router sends it."""
+def route_questions(llm: LanguageModel, search: Retriever, router: Operator[Query, str]) -> Operator[Query, Answer]:
+    """Send each question to the strategy that a router names."""
     return Route(router, strategies(llm, search), "one")
 
 
@@ -44,5 +44,5 @@ def routed(llm: LanguageModel, search: Retriever, router: Operator[Query, str]) 
     top_k=15,
 )
 def adaptive_rag(llm: LanguageModel, search: Retriever) -> Operator[Query, Answer]:
-    """A question that the model does not judge clearly is searched once."""
-    return routed(llm, search, ByLabel(llm, ARMS, otherwise="one"))
+    """Route by the model's own judgement; a question without a clear judgement is searched once."""
+    return route_questions(llm, search, ByLabel(llm, ARMS, otherwise="one"))

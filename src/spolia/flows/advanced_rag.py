@@ -1,4 +1,4 @@
-"""Advanced RAG: something before the retrieval, something after it."""
+"""Advanced RAG: one step before retrieval and one after it."""
 
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published

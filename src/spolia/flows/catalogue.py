@@ -1,4 +1,4 @@
-"""What is known of a published method beside its flow, and all of them by name."""
+"""Catalogue of the published methods: source, stop reasons and parts of each flow."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ MODULES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedMethod:
     """A published method.
 
     Args:
@@ -45,29 +45,31 @@ class Published:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The parts that it cannot do without."""
-        return tuple(name for name, given in signature(self.build).parameters.items() if given.default is given.empty)
+        """Return the names of the required parts."""
+        return tuple(
+            name for name, parameter in signature(self.build).parameters.items() if parameter.default is parameter.empty
+        )
 
     @property
     def may_have(self) -> tuple[str, ...]:
-        """The parts that it can do without."""
+        """Return the names of the optional parts."""
         return tuple(name for name in signature(self.build).parameters if name in PARTS and name not in self.needs)
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the language model must be able to do, as `logprobs`; its steps may need more."""
+        """Return the capabilities that the language model needs, as `logprobs`; its steps may need more."""
         return capabilities_of(signature(self.build, eval_str=True).parameters["llm"].annotation)
 
-    def made(self, parts: Mapping[str, Any]) -> Operator[Query, Answer]:
-        """The flow of some parts by name, of which it takes the ones that it knows.
+    def build_flow(self, parts: Mapping[str, Any]) -> Operator[Query, Answer]:
+        """Build the flow of parts by name; it takes the parts that it knows.
 
         Raises:
             WiringError: and which part it lacks.
         """
         if missing := [name for name in self.needs if parts.get(name) is None]:
             raise WiringError(f"The flow {self.name!r} needs {PARTS[missing[0]]}")
-        known = signature(self.build).parameters
-        return self.build(**{name: part for name, part in parts.items() if name in known and part is not None})
+        parameters = signature(self.build).parameters
+        return self.build(**{name: part for name, part in parts.items() if name in parameters and part is not None})
 
 
 PARTS: Mapping[str, str] = {
@@ -82,7 +84,7 @@ PARTS: Mapping[str, str] = {
 
 
 def published(source: str, *stop_reasons: str, top_k: int = 5) -> Callable[[F], F]:
-    """Say where the function below is published, and why its answers may end; it makes the flow of its own name.
+    """Register the function below as a published method, with its source and stop reasons.
 
     Args:
         source: authors, title, where and when.
@@ -90,21 +92,21 @@ def published(source: str, *stop_reasons: str, top_k: int = 5) -> Callable[[F], 
         top_k: passages of each search.
     """
 
-    def noted(build: F) -> F:
+    def register(build: F) -> F:
         name = build.__name__.replace("_", "-")
-        build.published = Published(name, source, stop_reasons, top_k, build)  # type: ignore[attr-defined]
+        build.published = PublishedMethod(name, source, stop_reasons, top_k, build)  # type: ignore[attr-defined]
         return build
 
-    return noted
+    return register
 
 
-def flow_named(name: str) -> Published:
-    """The published flow of a name.
+def find_flow(name: str) -> PublishedMethod:
+    """Return the published flow of a name.
 
     Raises:
         WiringError: no flow has this name.
 
-    >>> flow_named("corag").needs
+    >>> find_flow("corag").needs
     ('llm', 'search')
     """
     if name not in MODULES:
@@ -113,9 +115,9 @@ def flow_named(name: str) -> Published:
     return build.published  # type: ignore[no-any-return]
 
 
-def every_flow() -> Iterator[Published]:
-    """All published flows; their modules are imported."""
-    return map(flow_named, MODULES)
+def list_flows() -> Iterator[PublishedMethod]:
+    """Yield all published flows; their modules are imported."""
+    return map(find_flow, MODULES)
 
 
-__all__ = ["MODULES", "PARTS", "Published", "every_flow", "flow_named", "published"]
+__all__ = ["MODULES", "PARTS", "PublishedMethod", "list_flows", "find_flow", "published"]

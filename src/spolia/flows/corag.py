@@ -1,4 +1,4 @@
-"""CoRAG: a chain of sub-questions, each answered from passages found for it.
+"""CoRAG: a chain of sub-questions, each answered from passages that were retrieved for it.
 
 Other than the published code: a sub-question is the same as an earlier one whatever its case and punctuation, and is
 drawn again three times at most for each step, where the code has four calls a step in all; the prompts are ours, so
@@ -12,11 +12,11 @@ from spolia.core.combinators import Loop, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import Places, citing, shown, together
+from spolia.flows.evidence import Places, cite_reply, merge_rankings, show_passages
 from spolia.models.parsers import AnswerText, Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import OneText, alike
+from spolia.pre_retrieval.query_llm import OneText, normalize_text
 from spolia.types import Answer, Chain, Query, Ranking, Verdict
 
 NOTHING = "No relevant information found."
@@ -30,14 +30,14 @@ Judge = Operator[Chain, Verdict]
 
 @dataclass(frozen=True)
 class Searched(Chain):
-    """A chain, the passages that its answers are from, and how prompts show it (`CHAIN_FORMS`)."""
+    """A chain, the passages that its answers are from, and the form in which prompts show it (`CHAIN_FORMS`)."""
 
     found: tuple[Ranking, ...] = field(default=(), compare=False)
     form: str = "plain"
 
-    def shown(self) -> Places:
-        """What prompts show of it."""
-        return {"question": self.query.question, "chain": self.written(CHARACTERS, self.form)}
+    def prompt_places(self) -> Places:
+        """Return what prompts show of the chain."""
+        return {"question": self.query.question, "chain": self.format_text(CHARACTERS, self.form)}
 
 
 @step
@@ -47,58 +47,58 @@ def begin(query: Query, *, form: str = "plain") -> Searched:
 
 @step(calls={"ask": 1, "again": 3, "reply": 1, "search": 1})
 def hop(chain: Searched, *, ask: Ask, again: Ask, reply: Ask, search: Retriever, pairs: int = 6) -> Searched:
-    """Ask a new sub-question and answer it. One that was asked before is drawn again, up to three times, warmer.
+    """Ask a new sub-question and answer it. A repeated one is drawn again, up to three times, at a higher temperature.
 
     Of several samples of a chain the first one begins with the most probable question, the others are drawn.
     """
     if len(chain.pairs) >= pairs:
         return chain.but(stop="pairs")
-    known = {alike(question) for question, _ in chain.pairs}
+    known_questions = {normalize_text(question) for question, _ in chain.pairs}
     for draw in range(4):
-        drawing = again if draw or chain.sample else ask
-        question = drawing.reply(4 * chain.sample + draw, **chain.shown())
-        if question and alike(question) not in known:
-            return answered(chain, question, reply, search)
+        question_ask = again if draw or chain.sample else ask
+        question = question_ask.reply(4 * chain.sample + draw, **chain.prompt_places())
+        if question and normalize_text(question) not in known_questions:
+            return extend_chain(chain, question, reply, search)
     return chain.but(stop="repeated")
 
 
-def answered(chain: Searched, question: str, reply: Ask, search: Retriever) -> Searched:
-    """The chain with one more pair; the model reads the best passage last."""
-    found = search(chain.query.asking(question))
-    passages = shown(found, best_last=True)
-    said = reply.reply(chain.sample, question=question, passages=passages) if passages else NOTHING
-    return chain.but(pairs=(*chain.pairs, (question, said)), found=(*chain.found, found))
+def extend_chain(chain: Searched, question: str, reply: Ask, search: Retriever) -> Searched:
+    """Answer a sub-question and add the pair to the chain; the model reads the best passage last."""
+    ranking = search(chain.query.asking(question))
+    passages = show_passages(ranking, best_last=True)
+    answer = reply.reply(chain.sample, question=question, passages=passages) if passages else NOTHING
+    return chain.but(pairs=(*chain.pairs, (question, answer)), found=(*chain.found, ranking))
 
 
 @step(calls={"final": 1, "search": 1})
 def conclude(chain: Searched, *, final: Ask, search: Retriever) -> Answer:
-    """Answer from the chain, and from passages found for the question itself."""
-    found = search(chain.query)
-    said = final.reply(chain.sample, passages=shown(found, best_last=True), **chain.shown())
-    return citing(said, found).but(evidence=together((found, *chain.found)))
+    """Answer from the chain, and from passages for the question itself."""
+    ranking = search(chain.query)
+    reply = final.reply(chain.sample, passages=show_passages(ranking, best_last=True), **chain.prompt_places())
+    return cite_reply(reply, ranking).but(evidence=merge_rankings((ranking, *chain.found)))
 
 
-def hops(llm: LanguageModel, search: Retriever, pairs: int) -> Operator[Searched, Searched]:
-    """The step of a chain of at most `pairs` pairs."""
+def build_hop(llm: LanguageModel, search: Retriever, pairs: int) -> Operator[Searched, Searched]:
+    """Build the step of a chain of at most `pairs` pairs."""
     ask = Ask(llm, NEXT, 64)
     return hop.but(ask=ask, again=ask.but(temperature=WARM), reply=Ask(llm, REPLY, 128), search=search, pairs=pairs)
 
 
-def final(llm: LanguageModel, search: Retriever) -> Operator[Searched, Answer]:
+def build_conclusion(llm: LanguageModel, search: Retriever) -> Operator[Searched, Answer]:
     return conclude.but(final=Ask(llm, FINAL, 128), search=search)
 
 
 def greedy(
     llm: LanguageModel, search: Retriever, until: Judge, steps: int, pairs: int | None, form: str
 ) -> Operator[Query, Answer]:
-    """One chain that ends where a judge says so."""
-    chains = Loop(hops(llm, search, steps if pairs is None else pairs), until, steps)
-    return begin.but(form=form) >> chains >> final(llm, search)
+    """Build a flow of one chain that ends when a judge accepts it."""
+    chains = Loop(build_hop(llm, search, steps if pairs is None else pairs), until, steps)
+    return begin.but(form=form) >> chains >> build_conclusion(llm, search)
 
 
 @published(SOURCE, "abstained", "cap", "pairs", "repeated")
 def corag(
     llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None, form: str = "plain"
 ) -> Operator[Query, Answer]:
-    """At most `steps` steps (L), and at most `pairs` pairs of question and answer (C); prompts show them in a form."""
+    """Take at most `steps` steps (L), for at most `pairs` pairs of question and answer (C), shown in a form."""
     return greedy(llm, search, Stopped(), steps, pairs, form)

@@ -1,4 +1,4 @@
-"""CoRAG, best of n: of several chains the one that is least likely to say nothing.
+"""CoRAG, best of n: of several chains the one that is least likely to find nothing.
 
 As in the published code, a chain is scored by the prompt that answers a sub-question: the question in its place, and
 the pairs of the chain in that of the documents. The mean is over the tokens of the sentence, without the end of the
@@ -11,7 +11,7 @@ from spolia.core.combinators import Best, Each, Loop, Samples, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.corag import NOTHING, REPLY, SOURCE, Judge, Searched, begin, final, hops
+from spolia.flows.corag import NOTHING, REPLY, SOURCE, Judge, Searched, begin, build_conclusion, build_hop
 from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.prompting.role import Role
 from spolia.models.protocols import ScoresContinuations
@@ -22,22 +22,22 @@ from spolia.types import Answer, Query, Token
 def promise(
     chain: Searched, *, likelihood: Operator[Continuation, tuple[Token, ...]], role: Role[str] = REPLY
 ) -> float:
-    """How unlikely it is that the chain says nothing: −mean ln p(`NOTHING` | question, pairs as documents)."""
+    """Return how unlikely it is that the chain finds nothing: −mean ln p(`NOTHING` | question, pairs as documents)."""
     pairs = tuple(f"Q: {question}\nA: {answer}" for question, answer in chain.pairs)
     tokens = likelihood(Continuation(role.prompt_for({"question": chain.query.question, "passages": pairs}), NOTHING))
     return -fsum(token.logprob for token in tokens) / max(1, len(tokens))
 
 
-def best_of(
+def build_best_of_n(
     llm: ScoresContinuations, search: Retriever, until: Judge, steps: int, n: int, form: str
 ) -> Operator[Query, Answer]:
-    """The most promising of n chains, of which the first is greedy."""
-    chains = begin.but(form=form) >> Samples(n) >> Each(Loop(hops(llm, search, steps), until, steps))
-    return chains >> Best(promise.but(likelihood=Likelihood(llm))) >> final(llm, search)
+    """Build a flow that takes the most promising of n chains, of which the first is greedy."""
+    chains = begin.but(form=form) >> Samples(n) >> Each(Loop(build_hop(llm, search, steps), until, steps))
+    return chains >> Best(promise.but(likelihood=Likelihood(llm))) >> build_conclusion(llm, search)
 
 
 @published(SOURCE, "abstained", "cap", "repeated")
 def corag_best_of_n(
     llm: ScoresContinuations, search: Retriever, steps: int = 6, n: int = 4, form: str = "plain"
 ) -> Operator[Query, Answer]:
-    return best_of(llm, search, Stopped(), steps, n, form)
+    return build_best_of_n(llm, search, Stopped(), steps, n, form)

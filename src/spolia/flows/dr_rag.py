@@ -1,4 +1,4 @@
-"""DR-RAG: each passage that was found is searched with, too; a classifier keeps the passages that help each other.
+"""DR-RAG: each retrieved passage is searched with, too; a classifier keeps the passages that help each other.
 
 The paper gives no code; this is its inverse selection, of pairs of any two passages that were found.
 """
@@ -17,31 +17,33 @@ PASSAGES = 5
 
 
 @step(calls={"search": PASSAGES})
-def dynamic(found: Ranking, *, search: Retriever, more: int = 5, characters: int = 1000) -> Ranking:
-    """Add the first passages that are found for the question joined with each passage: at most `more`."""
-    query, whole = found.query, found
-    for text in found.texts[:PASSAGES]:
+def dynamic(ranking: Ranking, *, search: Retriever, more: int = 5, characters: int = 1000) -> Ranking:
+    """Add the first passages for the question joined with each passage: at most `more`."""
+    query, whole = ranking.query, ranking
+    for text in ranking.texts[:PASSAGES]:
         whole = whole.extended(search(query.rewritten(f"{query.question} {text[:characters]}")))
-    return whole.cut(len(found) + more)
+    return whole.cut(len(ranking) + more)
 
 
 @step(version=2)
-def selected(found: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: int = 10) -> Ranking:
-    """The passages that a classifier of (question, two passages) finds of use beside at least one other."""
-    texts, question = found.texts, found.query.question
+def selected(ranking: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: int = 10) -> Ranking:
+    """Keep the passages that a classifier of (question, two passages) finds useful with at least one other passage."""
+    texts, question = ranking.texts, ranking.query.question
     pairs = [(a, b) for a in range(len(texts)) for b in range(a + 1, len(texts))]
-    joined = [texts[a] + JOINT + texts[b] for a, b in pairs]
-    scores = ask_judge(lambda: scorer.scores(question, joined), "all passages are kept") if pairs else ()
+    pair_texts = [texts[a] + JOINT + texts[b] for a, b in pairs]
+    scores = ask_judge(lambda: scorer.scores(question, pair_texts), "all passages are kept") if pairs else ()
     if scores is None:
-        return found.cut(keep)
-    useful = {at for pair, score in zip(pairs, scores, strict=True) if score >= threshold for at in pair}
-    return found.but(hits=tuple(hit for at, hit in enumerate(found.hits) if at in useful or not pairs)).cut(keep)
+        return ranking.cut(keep)
+    useful = {index for pair, score in zip(pairs, scores, strict=True) if score >= threshold for index in pair}
+    return ranking.but(hits=tuple(hit for index, hit in enumerate(ranking.hits) if index in useful or not pairs)).cut(
+        keep
+    )
 
 
 @published('Hei et al., "DR-RAG: Applying dynamic document relevance", 2024', "answered", "abstained", "cap")
 def dr_rag(
     llm: LanguageModel, search: Retriever, scorer: Scorer, more: int = 5, threshold: float = 0.5
 ) -> Operator[Query, Answer]:
-    """Inverse selection: 1 + k searches, one call."""
+    """Select inversely, with 1 + k searches and one call."""
     chosen = selected.but(scorer=scorer, threshold=threshold)
     return search >> dynamic.but(search=search, more=more) >> chosen >> Reader(llm, max_passages=10)

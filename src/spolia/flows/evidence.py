@@ -1,4 +1,4 @@
-"""What flows gather: from which sources, how it is shown to a model, and how its reply cites it."""
+"""Evidence of flows: searches of several sources, passages in prompts, and the citations of replies."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,71 +23,71 @@ CHARACTERS = 20_000
 """Of all passages in a prompt together."""
 
 
-def shown(found: Ranking, best_last: bool = False) -> tuple[str, ...]:
-    """The passages that fit into a prompt, numbered by rank, each with its place."""
-    texts = number_passages(fit_passages(found, len(found) or 1, CHARACTERS), CHARACTERS)
+def show_passages(ranking: Ranking, best_last: bool = False) -> tuple[str, ...]:
+    """Return the passages that fit into a prompt, numbered by rank, each with its place."""
+    texts = number_passages(fit_passages(ranking, len(ranking) or 1, CHARACTERS), CHARACTERS)
     return texts[::-1] if best_last else texts
 
 
-def newest(found: Ranking) -> tuple[str, ...]:
-    """The passages that were found last, as many as fit into a prompt, each with its number among all of them."""
-    room, first = CHARACTERS, len(found)
-    for node in reversed(found.nodes):
+def show_newest(ranking: Ranking) -> tuple[str, ...]:
+    """Return the passages found last, as many as fit into a prompt, each with its number among all passages."""
+    room, first = CHARACTERS, len(ranking)
+    for node in reversed(ranking.nodes):
         room -= len(node.shown_text)
-        if room < 0 and first < len(found):
-            note(f"The prompt holds the last {len(found) - first} of {len(found)} passages.", counted=True)
+        if room < 0 and first < len(ranking):
+            note(f"The prompt holds the last {len(ranking) - first} of {len(ranking)} passages.", is_counted=True)
             break
         first -= 1
-    return number_passages(found, CHARACTERS, first)
+    return number_passages(ranking, CHARACTERS, first)
 
 
-def citing(said: str, found: Ranking) -> Answer:
-    """The answer that a reply is: its marks `[1]` become citations of the passages that were shown.
+def cite_reply(reply: str, ranking: Ranking) -> Answer:
+    """Turn a reply into an answer: its marks `[1]` become citations of the passages in the prompt.
 
     It need not have any: these prompts ask for none, or only where a passage says it and no chain or log does.
     A reply that says that the model does not know is an abstention.
 
     >>> from spolia.types import Hit, Node
     >>> found = Ranking(Query("Who?"), (Hit(Node("n", "Olsen.", uri="a.txt"), 1.0),))
-    >>> citing("Olsen [1][7]", found).citations[0].uri, citing("Olsen [1][7]", found).text
+    >>> cite_reply("Olsen [1][7]", found).citations[0].uri, cite_reply("Olsen [1][7]", found).text
     ('a.txt', 'Olsen [1]')
-    >>> citing("I do not know [1].", found).abstained
+    >>> cite_reply("I do not know [1].", found).abstained
     True
     """
-    marks = Markers(len(found))
-    text = marks.feed(said) + marks.end()
+    marks = Markers(len(ranking))
+    text = marks.feed(reply) + marks.end()
     if abstains(text, bool(marks.used)):
-        return Answer(MARKER.sub("", text), stop_reason="abstained", evidence=found)
-    citations = tuple(cite_passage(number, found.nodes[number - 1]) for number in marks.used)
-    return Answer(text, citations, evidence=found, faults=marks.faults(needs_marks=False))
+        return Answer(MARKER.sub("", text), stop_reason="abstained", evidence=ranking)
+    citations = tuple(cite_passage(number, ranking.nodes[number - 1]) for number in marks.used)
+    return Answer(text, citations, evidence=ranking, faults=marks.faults(needs_marks=False))
 
 
-def nothing(query: Query) -> Ranking:
-    """No passage yet."""
+def empty_ranking(query: Query) -> Ranking:
+    """Return a ranking without hits."""
     return Ranking(query, ())
 
 
-def together(rankings: Iterable[Ranking]) -> Ranking:
-    """All hits, those of the first ranking before the others."""
+def merge_rankings(rankings: Iterable[Ranking]) -> Ranking:
+    """Merge all hits, those of the first ranking first."""
     return reduce(Ranking.extended, rankings)
 
 
-def everywhere(query: Query, sources: Sources) -> Ranking:
-    """What all sources find, but for those that fail."""
-    return together(found for _, found in search_sources(query, sources))
+def search_all(query: Query, sources: Sources) -> Ranking:
+    """Search all sources, and leave out those that fail."""
+    return merge_rankings(ranking for _, ranking in search_sources(query, sources))
 
 
-def instead_of(kept: tuple[str, Ranking], query: Query, source: tuple[str, Retriever]) -> tuple[str, Ranking]:
-    """What a source finds, with its name; `kept` if it fails or finds nothing, which is counted."""
-    name, new = next(search_sources(query, (source,), needed=False), kept)
+def search_or_keep(fallback: tuple[str, Ranking], query: Query, source: tuple[str, Retriever]) -> tuple[str, Ranking]:
+    """Search a source and return its name and ranking; return `fallback`, and note it, if it fails or has no hits."""
+    name, new = next(search_sources(query, (source,), needed=False), fallback)
     if new.hits:
         return name, new
-    note(f"{name} found nothing, and what {kept[0]} found is kept.", counted=True)
-    return kept
+    note(f"{name} found nothing, and what {fallback[0]} found is kept.", is_counted=True)
+    return fallback
 
 
-def preferring(sources: Sources, name: str) -> Sources:
-    """The sources, the one of a name before the others."""
+def prefer_source(sources: Sources, name: str) -> Sources:
+    """Move the source of a name to the front."""
     return tuple(sorted(sources, key=lambda source: source[0] != name.strip()))
 
 
@@ -99,24 +99,24 @@ class Gathered(State):
     log: tuple[str, ...] = ()
     answer: str = ""
 
-    def shown(self) -> Places:
-        """What the model sees of it."""
-        return {"question": self.found.query.question, "log": self.log, "passages": newest(self.found)}
+    def prompt_places(self) -> Places:
+        """Return what the model sees of the log."""
+        return {"question": self.found.query.question, "log": self.log, "passages": show_newest(self.found)}
 
-    def turn(self, ask: Ask, **places: str) -> dict[str, str]:
-        """Thought and action of the model's reply; where no action can be read at first, a search for the question."""
-        said: dict[str, str] = ask.reply(self.sample, **places, **self.shown())
-        return said or ({} if self.log else {"search": self.found.query.question})
+    def take_turn(self, ask: Ask, **places: str) -> dict[str, str]:
+        """Read thought and action from the model's reply; if the first one has no action, search for the question."""
+        reply: dict[str, str] = ask.reply(self.sample, **places, **self.prompt_places())
+        return reply or ({} if self.log else {"search": self.found.query.question})
 
-    def noting(self, *lines: str, new: Ranking | None = None) -> Self:
-        """With one entry more of these lines, but for empty ones, and further passages."""
+    def add_entry(self, *lines: str, new: Ranking | None = None) -> Self:
+        """Add an entry of these lines, without empty ones, and further passages."""
         entry = "\n".join(filter(None, lines))[:CHARACTERS]
         return self.but(log=(*self.log, entry), found=self.found if new is None else self.found.extended(new))
 
-    def concluded(self, force: Ask) -> Answer:
-        """The answer that the model has given, else the one that it is made to give."""
-        said = self.answer if self.stop == "answered" else force.reply(self.sample, **self.shown())
-        return citing(said, self.found)
+    def conclude(self, force: Ask) -> Answer:
+        """Return the answer that the model has given, or force one."""
+        reply = self.answer if self.stop == "answered" else force.reply(self.sample, **self.prompt_places())
+        return cite_reply(reply, self.found)
 
 
 _CORRECT = Words({
@@ -128,7 +128,7 @@ _CORRECT = Words({
 
 
 def is_correct(evaluation: str) -> bool:
-    """Whether an answer is evaluated as correct, not in part only.
+    """Return whether an answer is evaluated as fully correct.
 
     >>> [is_correct(said) for said in ("**CORRECT**", "PARTIALLY CORRECT", "正确", "部分正确", "정확함", "부정확함")]
     [True, False, True, False, True, False]

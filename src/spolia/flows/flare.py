@@ -1,4 +1,4 @@
-"""FLARE: write ahead, and search where a token is not certain.
+"""FLARE: write ahead, and search when a token is not certain.
 
 As in the published code, the passages of the last search are read while writing ahead, where the paper reads none.
 Other than the code: the prompt has no examples; a certain sentence is kept as it was written ahead, where the code
@@ -15,7 +15,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import citing, shown
+from spolia.flows.evidence import cite_reply, show_passages
 from spolia.generation.prompt import Generate
 from spolia.models.parsers import Text
 from spolia.models.prompting.role import Role
@@ -27,7 +27,7 @@ GO_ON = Role("spolia:flows/prompts/flare_go_on.txt", Text())
 
 @dataclass(frozen=True)
 class Writing(State):
-    """The answer as far as it is written, and the passages of the last search."""
+    """The answer so far, and the passages of the last search."""
 
     found: Ranking
     text: str = ""
@@ -35,8 +35,8 @@ class Writing(State):
 
 
 @step
-def begin(found: Ranking) -> Writing:
-    return Writing(found, sample=found.query.sample)
+def begin(ranking: Ranking) -> Writing:
+    return Writing(ranking, sample=ranking.query.sample)
 
 
 @step(calls={"generate": 2, "search": 1})
@@ -50,37 +50,37 @@ def write(
     shown_from: float = 0.4,
     max_tokens: int = 128,
 ) -> Writing:
-    """Write a sentence; where a token has p ≤ `certain`, search with those above `shown_from` and write it again."""
-    ahead = sentence(generate(prompted(state, role)))
+    """Write a sentence; if a token has p ≤ `certain`, search with those above `shown_from` and write it again."""
+    ahead = first_sentence(generate(build_prompt(state, role)))
     if ahead and any(exp(token.logprob) <= certain for token in ahead):
         query = state.found.query
-        sure = "".join(token.text for token in ahead if exp(token.logprob) > shown_from).strip()
-        state = state.but(found=search(query.rewritten(sure or query.question)))
-        ahead = sentence(generate(prompted(state, role)))
-    said = "".join(token.text for token in ahead)
-    if not said.strip() or said.strip() in state.text:
+        certain_text = "".join(token.text for token in ahead if exp(token.logprob) > shown_from).strip()
+        state = state.but(found=search(query.rewritten(certain_text or query.question)))
+        ahead = first_sentence(generate(build_prompt(state, role)))
+    text = "".join(token.text for token in ahead)
+    if not text.strip() or text.strip() in state.text:
         return state.but(stop="answered" if state.text else "empty")
-    state = state.but(text=f"{state.text} {said.strip()}".strip(), tokens=state.tokens + len(ahead))
+    state = state.but(text=f"{state.text} {text.strip()}".strip(), tokens=state.tokens + len(ahead))
     return state.but(stop="cap") if state.tokens >= max_tokens else state
 
 
-def prompted(state: Writing, role: Role[str]) -> Prompt:
-    places = {"question": state.found.query.question, "text": state.text, "passages": shown(state.found)}
+def build_prompt(state: Writing, role: Role[str]) -> Prompt:
+    places = {"question": state.found.query.question, "text": state.text, "passages": show_passages(state.found)}
     return role.prompt_for(places, sample=state.sample)
 
 
-def sentence(generation: Generation) -> tuple[Token, ...]:
-    """The tokens of the first sentence with a word in it; none where the reply says that the answer is complete."""
+def first_sentence(generation: Generation) -> tuple[Token, ...]:
+    """Return the tokens of the first sentence with a word; none if the reply says that the answer is complete."""
     text = "".join(token.text for token in generation.tokens)
     if not text.strip() or text.strip().upper().startswith("[END]"):
         return ()
     start, end = next(((start, end) for start, end in sentences(text) if _WORD.search(text, start, end)), (0, 0))
-    at, found = 0, list[Token]()
+    offset, tokens = 0, list[Token]()
     for token in generation.tokens:
-        if start < at + len(token.text) and at < end:
-            found.append(token)
-        at += len(token.text)
-    return tuple(found)
+        if start < offset + len(token.text) and offset < end:
+            tokens.append(token)
+        offset += len(token.text)
+    return tuple(tokens)
 
 
 _WORD = re.compile(r"\w")
@@ -89,9 +89,9 @@ _CONCLUDED = re.compile(r"(?:answer is|答案[是为為]|정답은|답은)\s*[:�
 
 @step
 def finish(state: Writing) -> Answer:
-    """What is written, or no more than the answer where it says which that is."""
+    """Return the text, or the answer alone where the text states it."""
     concluded = _CONCLUDED.search(state.text)
-    return citing(concluded[1] if concluded else state.text or "I do not know.", state.found)
+    return cite_reply(concluded[1] if concluded else state.text or "I do not know.", state.found)
 
 
 @published(

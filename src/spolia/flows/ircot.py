@@ -1,4 +1,4 @@
-"""IRCoT: each sentence of a chain of thought is what is searched for next.
+"""IRCoT: each sentence of a chain of thought is the next query.
 
 Other than the published code: the prompts have no examples; the reader states a short answer, where the code reads it
 off a second chain of thought; passages are neither left out for their length nor as near-duplicates.
@@ -12,7 +12,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import shown
+from spolia.flows.evidence import show_passages
 from spolia.generation.reader import Reader
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
@@ -37,24 +37,24 @@ class Thoughts(State):
 
 @step
 def words_to_find(query: Query) -> Query:
-    """The question without the words that ask."""
+    """Remove the question words from the query."""
     return query.rewritten(" ".join(_ASKING.sub(" ", query.text).split()) or query.text)
 
 
 @step
-def begin(found: Ranking) -> Thoughts:
-    return Thoughts(found, sample=found.query.sample)
+def begin(ranking: Ranking) -> Thoughts:
+    return Thoughts(ranking, sample=ranking.query.sample)
 
 
 @step(calls={"think": 1, "search": 1})
 def think_on(state: Thoughts, *, think: Ask, search: Retriever, last: int = 10, max_passages: int = 15) -> Thoughts:
     """Write the next sentence; search with the last one that states a fact, unless it is the answer or the last."""
     query, so_far = state.found.query, " ".join(state.sentences)
-    said = think.reply(state.sample, question=query.question, thoughts=so_far, passages=shown(state.found))
-    if not said:
+    reply = think.reply(state.sample, question=query.question, thoughts=so_far, passages=show_passages(state.found))
+    if not reply:
         return state.but(stop="empty")
-    start, end = sentences(said)[0]
-    state = state.but(sentences=(*state.sentences, said[start:end]))
+    start, end = sentences(reply)[0]
+    state = state.but(sentences=(*state.sentences, reply[start:end]))
     if _ANSWERED.search(state.sentences[-1]):
         return state.but(stop="answered")
     if len(state.sentences) >= last:

@@ -36,19 +36,19 @@ def begin(query: Query) -> LastAnswer:
 def iteration(
     state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer], characters: int = 1000
 ) -> LastAnswer:
-    """Passages for the question joined with the last answer replace those before; the model answers from them."""
-    said = state.answer.text[:characters] if state.answer and not state.answer.abstained else ""
-    found = search(state.query.rewritten(f"{state.query.question} {said}".strip()))
+    """Search for the question joined with the last answer, and answer from these passages alone."""
+    last_answer = state.answer.text[:characters] if state.answer and not state.answer.abstained else ""
+    ranking = search(state.query.rewritten(f"{state.query.question} {last_answer}".strip()))
     try:
-        return state.but(answer=read(found), has_replied=True)
+        return state.but(answer=read(ranking), has_replied=True)
     except ModelRejected as error:  # an empty reply: the question alone is searched for next
         degrade(str(error))
-        return state.but(answer=Answer(UNKNOWN, stop_reason="abstained", evidence=found))
+        return state.but(answer=Answer(UNKNOWN, stop_reason="abstained", evidence=ranking))
 
 
 @step(calls={"search": 1, "read": 1})
 def finish(state: LastAnswer, *, search: Retriever, read: Operator[Ranking, Answer]) -> Answer:
-    """The last answer; without one, that of the question alone, or the reason why the model gives none."""
+    """Return the last answer; without one, answer the question alone, or raise why the model gives no answer."""
     return state.answer if state.answer and state.has_replied else read(search(state.query))
 
 

@@ -1,4 +1,4 @@
-"""Multi-head RAG: the heads of a vector vote for passages, so that a question of several aspects finds all of them."""
+"""Multi-head RAG: the heads of a vector vote for passages, so that each aspect of a question finds its own."""
 
 from spolia.core.operator import Operator
 from spolia.flows.catalogue import published

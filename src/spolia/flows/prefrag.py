@@ -1,4 +1,4 @@
-"""PrefRAG: a preferred source, another where it does not help, and a look back at the answer.
+"""PrefRAG: a preferred source, another one if it does not help, and self-reflection on the answer.
 
 As in the paper, a comparison writes its analysis before its verdict (eq. 3), and a look back says why an answer is
 doubted and what to do (§ 3.3); these and the thoughts of each turn enter the log that later turns read.
@@ -18,7 +18,15 @@ from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import Gathered, everywhere, instead_of, is_correct, nothing, preferring, shown
+from spolia.flows.evidence import (
+    Gathered,
+    empty_ranking,
+    is_correct,
+    prefer_source,
+    search_all,
+    search_or_keep,
+    show_passages,
+)
 from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Reasoned, Tags
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
@@ -35,7 +43,7 @@ SOURCE = 'Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmen
 
 @dataclass(frozen=True)
 class SourceSearch(Gathered):
-    """How many turns may follow, and how many answers may yet be doubted."""
+    """The gathered evidence, with the turns and the reflections that are left."""
 
     left: int = 0
     reflections: int = 0
@@ -43,56 +51,58 @@ class SourceSearch(Gathered):
 
 @step(calls={"ask": 1, "helps": 1, "sources": 1})
 def turn(state: SourceSearch, *, ask: Ask, sources: Sources, helps: Ask | None = None) -> SourceSearch:
-    """Answer, or search once more."""
+    """Take a turn: answer, or search once more."""
     names = Setting(", ".join(name for name, _ in sources))
-    said = state.turn(ask, sources=names)
+    reply = state.take_turn(ask, sources=names)
     state = state.but(left=state.left - 1)
-    if said.get("answer"):
-        return answered(state, said, sources)
-    if is_search := bool(said.get("search")):
-        state = searched(state, said, sources, helps)
+    if reply.get("answer"):
+        return accept_or_doubt(state, reply, sources)
+    if is_search := bool(reply.get("search")):
+        state = search_preferred(state, reply, sources, helps)
     return state if is_search and state.left > 0 else state.but(stop="forced")
 
 
-def answered(state: SourceSearch, said: Mapping[str, str], sources: Sources) -> SourceSearch:
-    """Done, or doubted: then all sources are searched for the question itself, and a turn more is given."""
-    if state.reflections < 1 or is_correct(said.get("evaluation", "CORRECT")):
-        return state.but(answer=said["answer"], stop="answered")
-    doubt = (f"{said['answer']} ({said['evaluation']})", said.get("explanation", ""), said.get("suggestion", ""))
-    state = state.noting(said.get(THOUGHT, ""), *doubt, new=everywhere(state.found.query, sources))
+def accept_or_doubt(state: SourceSearch, reply: Mapping[str, str], sources: Sources) -> SourceSearch:
+    """Accept the answer; or doubt it: then search all sources for the question itself and grant another turn."""
+    if state.reflections < 1 or is_correct(reply.get("evaluation", "CORRECT")):
+        return state.but(answer=reply["answer"], stop="answered")
+    doubt = (f"{reply['answer']} ({reply['evaluation']})", reply.get("explanation", ""), reply.get("suggestion", ""))
+    state = state.add_entry(reply.get(THOUGHT, ""), *doubt, new=search_all(state.found.query, sources))
     return state.but(left=state.left + 2, reflections=state.reflections - 1)
 
 
-def searched(state: SourceSearch, said: Mapping[str, str], sources: Sources, helps: Ask | None) -> SourceSearch:
-    """Ask the preferred source, and the named one where it fails or does not help; without `helps` the named one."""
-    wanted, named, preferred = said["search"], said.get("source", ""), sources[0][0]
-    query = state.found.query.asking(wanted)
-    by_name = preferring(sources, named)
-    order = preferring(by_name, preferred) if helps else by_name
+def search_preferred(
+    state: SourceSearch, reply: Mapping[str, str], sources: Sources, helps: Ask | None
+) -> SourceSearch:
+    """Search the preferred source, and the named one if it fails or does not help; without `helps` the named one."""
+    search_text, source_name, preferred = reply["search"], reply.get("source", ""), sources[0][0]
+    query = state.found.query.asking(search_text)
+    by_name = prefer_source(sources, source_name)
+    order = prefer_source(by_name, preferred) if helps else by_name
     name, new = next(search_sources(query, order))
-    is_choice = len(sources) == 2 or named.strip() != preferred  # of more the model may name the preferred one
+    is_choice = len(sources) == 2 or source_name.strip() != preferred  # of more the model may name the preferred one
     is_compared = helps and name == preferred and is_choice and state.log
     analysis = ""
     if helps and is_compared:
-        verdict = helps.reply(state.sample, new=shown(new), **state.shown())
+        verdict = helps.reply(state.sample, new=show_passages(new), **state.prompt_places())
         is_useful, analysis = verdict if isinstance(verdict, tuple) else (verdict, "")  # flow files of 0.2.0: yes or no
         if not is_useful:
-            name, new = instead_of((name, new), query, order[1])
-    return state.noting(said.get(THOUGHT, ""), f"{name}: {wanted}", analysis, new=new)
+            name, new = search_or_keep((name, new), query, order[1])
+    return state.add_entry(reply.get(THOUGHT, ""), f"{name}: {search_text}", analysis, new=new)
 
 
 @step(calls={"force": 1})
 def finish(state: SourceSearch, *, force: Ask) -> Answer:
-    """The answer that the model has given, else the one that it is made to give."""
-    return state.concluded(force)
+    """Return the answer that the model has given, or force one."""
+    return state.conclude(force)
 
 
 @step
 def begin(query: Query, *, turns: int = 4, reflections: int = 1) -> SourceSearch:
-    return SourceSearch(nothing(query), sample=query.sample, left=turns, reflections=reflections)
+    return SourceSearch(empty_ranking(query), sample=query.sample, left=turns, reflections=reflections)
 
 
-def flow_of(
+def build_flow(
     llm: LanguageModel, sources: Sources, turns: int, reflections: int, compares: bool = True
 ) -> Operator[Query, Answer]:
     body = turn.but(ask=Ask(llm, TURN), sources=sources, helps=Ask(llm, HELPS) if compares else None)
@@ -104,5 +114,5 @@ def flow_of(
 def prefrag(
     llm: LanguageModel, search: Retriever, web: Retriever, turns: int = 4, reflections: int = 1, more: Sources = ()
 ) -> Operator[Query, Answer]:
-    """Prefer `search`; `web` and `more` are other sources."""
-    return flow_of(llm, (("local", search), ("web", web), *more), turns, reflections)
+    """Prefer `search`; `web` and `more` are the other sources."""
+    return build_flow(llm, (("local", search), ("web", web), *more), turns, reflections)

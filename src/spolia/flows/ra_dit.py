@@ -1,4 +1,4 @@
-"""RA-DIT at the time of questions: a tuned reader answers from each passage alone, weighed by a tuned retriever.
+"""RA-DIT at query time: a tuned reader answers from each passage alone, weighted by a tuned retriever.
 
 What is trained, the reader's weights and the encoder of queries, is given as `llm` and in `search`.
 """

@@ -1,4 +1,4 @@
-"""REPLUG: a prompt for each passage, and the answers weighed by how well the passages fit."""
+"""REPLUG: one prompt for each passage; the answers are weighted by the scores of the passages."""
 
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published

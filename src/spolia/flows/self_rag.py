@@ -1,4 +1,4 @@
-"""Self-RAG, short form: retrieve where the model wants to, answer from each passage, keep the answer it judges best.
+"""Self-RAG, short form: retrieve if the model wants to, answer from each passage, keep the answer it judges best.
 
 A model that was trained to writes its judgements as tokens (`[Relevant]`, `[Fully supported]`, `[Utility:5]`). Servers
 state the probabilities of the next token only, so each judgement is a call of its own.
@@ -13,7 +13,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.validation import capable
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import citing, nothing
+from spolia.flows.evidence import cite_reply, empty_ranking
 from spolia.generation.prompt import Generate, number_passages
 from spolia.models.parsers import Text, strip_tokens
 from spolia.models.prompting.likelihood import FirstTokens
@@ -40,55 +40,57 @@ PASSAGES = 10
 
 @step(calls={"generate": PASSAGES, "judge": 3 * PASSAGES})
 def read_each(
-    found: Ranking,
+    ranking: Ranking,
     *,
     generate: Operator[Prompt, Generation],
     judge: Judge,
     weights: tuple[float, float, float] = (1.0, 1.0, 0.5),
 ) -> Answer:
-    """The answer whose passage, text and judgements score best: exp(mean ln p) + Σ_j w_j · Σ_t value(t) · P_j(t)."""
-    if not found.hits:
-        return recalled(found.query, generate)
-    best, score = Answer("I do not know.", stop_reason="abstained", evidence=found), float("-inf")
-    for number, passage in enumerate(number_passages(found.cut(PASSAGES), 8000)):
-        asked = READ.prompt_for({"question": found.query.question, "passages": (passage,)}, sample=found.query.sample)
-        relevant = expected(judge(asked), RELEVANT)
-        reply = generate(continue_prompt(asked, RIGHT))
-        said = strip_tokens(reply.text, TOKENS)
-        supported = expected(judge(continue_prompt(asked, RIGHT, said)), SUPPORTED)
-        useful = expected(judge(continue_prompt(asked, RIGHT, said, Setting("[Fully supported]"))), USEFUL)
-        sure = exp(fsum(token.logprob for token in reply.tokens) / max(1, len(reply.tokens)))
-        worth = sure + fsum(w * j for w, j in zip(weights, (relevant, supported, useful), strict=True))
-        if said and worth > score:
-            best, score = citing(f"{said} [{number + 1}]", found), worth
+    """Return the answer that scores best with its passage: exp(mean ln p) + Σ_j w_j · Σ_t value(t) · P_j(t)."""
+    if not ranking.hits:
+        return answer_without_passages(ranking.query, generate)
+    best, score = Answer("I do not know.", stop_reason="abstained", evidence=ranking), float("-inf")
+    for number, passage in enumerate(number_passages(ranking.cut(PASSAGES), 8000)):
+        prompt = READ.prompt_for(
+            {"question": ranking.query.question, "passages": (passage,)}, sample=ranking.query.sample
+        )
+        relevant = expected_value(judge(prompt), RELEVANT)
+        reply = generate(continue_prompt(prompt, RIGHT))
+        text = strip_tokens(reply.text, TOKENS)
+        supported = expected_value(judge(continue_prompt(prompt, RIGHT, text)), SUPPORTED)
+        useful = expected_value(judge(continue_prompt(prompt, RIGHT, text, Setting("[Fully supported]"))), USEFUL)
+        confidence = exp(fsum(token.logprob for token in reply.tokens) / max(1, len(reply.tokens)))
+        worth = confidence + fsum(w * j for w, j in zip(weights, (relevant, supported, useful), strict=True))
+        if text and worth > score:
+            best, score = cite_reply(f"{text} [{number + 1}]", ranking), worth
     return best
 
 
 @step(calls={"generate": 1})
 def recall(query: Query, *, generate: Operator[Prompt, Generation]) -> Answer:
-    """The answer without any passage."""
-    return recalled(query, generate)
+    """Answer without a passage."""
+    return answer_without_passages(query, generate)
 
 
-def recalled(query: Query, generate: Operator[Prompt, Generation]) -> Answer:
+def answer_without_passages(query: Query, generate: Operator[Prompt, Generation]) -> Answer:
     reply = generate(RECALL.prompt_for({"question": query.question}, sample=query.sample))
-    return citing(strip_tokens(reply.text, TOKENS) or "I do not know.", nothing(query))
+    return cite_reply(strip_tokens(reply.text, TOKENS) or "I do not know.", empty_ranking(query))
 
 
-def expected(tokens: tuple[Token, ...], values: Mapping[str, float]) -> float:
-    """Σ value(t) · P(t) over the tokens of one group, whose probabilities sum to 1; 0 where none of them is likely."""
-    known = {_plain(token): value for token, value in values.items()}
+def expected_value(tokens: tuple[Token, ...], values: Mapping[str, float]) -> float:
+    """Return Σ value(t) · P(t) over the tokens of a group, whose probabilities sum to 1; 0 if none is likely."""
+    plain_values = {_normalize_token(token): value for token, value in values.items()}
     mass: dict[str, float] = {}
     for token in tokens:
-        plain = _plain(token.text)
-        named = [one for one in known if plain and one.startswith(plain)]
-        if len(named) == 1:
-            mass[named[0]] = mass.get(named[0], 0.0) + exp(token.logprob)
-    whole = fsum(mass.values())
-    return fsum(known[one] * found for one, found in mass.items()) / whole if whole else 0.0
+        plain = _normalize_token(token.text)
+        matches = [label for label in plain_values if plain and label.startswith(plain)]
+        if len(matches) == 1:
+            mass[matches[0]] = mass.get(matches[0], 0.0) + exp(token.logprob)
+    total = fsum(mass.values())
+    return fsum(plain_values[label] * probability for label, probability in mass.items()) / total if total else 0.0
 
 
-def _plain(token: str) -> str:
+def _normalize_token(token: str) -> str:
     return "".join(letter for letter in token.casefold() if letter.isalnum())
 
 
@@ -99,7 +101,7 @@ class StatesProbabilities(StatesLogprobs, ForetellsTokens, Protocol):
 
 @published('Asai et al., "Self-RAG", ICLR 2024, short form', "answered", "abstained")
 def self_rag(llm: StatesProbabilities, search: Retriever, threshold: float = 0.2) -> Operator[Query, Answer]:
-    """Retrieve where P(Retrieval) among the two tokens exceeds a threshold."""
+    """Retrieve if P(Retrieval) among the two tokens exceeds a threshold."""
     generate: Any = Generate(llm, max_tokens=100, logprobs=True)
     reading = search >> read_each.but(generate=generate, judge=FirstTokens(llm))
     arms = {"retrieve": reading, "recall": recall.but(generate=generate)}

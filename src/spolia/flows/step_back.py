@@ -1,4 +1,4 @@
-"""Step-back prompting: search for the question, and for the principle behind it."""
+"""Step-back prompting: search for the question and for the principle behind it."""
 
 from spolia.core.combinators import Each
 from spolia.core.operator import Operator, Retriever

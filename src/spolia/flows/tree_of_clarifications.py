@@ -1,4 +1,4 @@
-"""Tree of clarifications: what an ambiguous question may mean, each answered and verified, and one answer of all.
+"""Tree of clarifications: the meanings of an ambiguous question, each answered and verified, and one answer to all.
 
 Passages are found once, for the question itself. Each clarification reads those of them that are nearest to it.
 
@@ -14,12 +14,12 @@ from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import citing, shown
+from spolia.flows.evidence import cite_reply, show_passages
 from spolia.models.parsers import AnswerText, Lines, YesNo
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.post_retrieval.mmr import MMR
-from spolia.pre_retrieval.query_llm import alike
+from spolia.pre_retrieval.query_llm import normalize_text
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Failure, Query, Ranking, State
@@ -34,7 +34,7 @@ Nearest = Operator[Ranking, Ranking]
 
 @dataclass(frozen=True)
 class Tree(State):
-    """Meanings of a question.
+    """The meanings of a question so far.
 
     Args:
         found: passages of the question.
@@ -52,51 +52,51 @@ class Tree(State):
     restarts: int = 0
     is_pruned: bool = True
 
-    def reopened(self) -> "Tree":
-        """All over again, from every question that is known and may have children."""
+    def reopen(self) -> "Tree":
+        """Start over from every known question that may have children."""
         meanings = zip((question for question, _ in self.pairs), self.depths, strict=True)
-        every = ((self.found.query.question, 0), *meanings)
-        return self.but(leaves=tuple(leaf for leaf in every if leaf[1] <= DEPTH), restarts=self.restarts + 1)
+        questions = ((self.found.query.question, 0), *meanings)
+        return self.but(leaves=tuple(leaf for leaf in questions if leaf[1] <= DEPTH), restarts=self.restarts + 1)
 
-    def with_children(self, kept: list[Pair], depth: int) -> "Tree":
-        """With further meanings of a leaf, which are leaves themselves unless they lie too deep."""
-        kept = kept[: NODES - len(self.pairs)]
-        leaves = tuple((question, depth + 1) for question, _ in kept if depth < DEPTH)
+    def add_children(self, new_pairs: list[Pair], depth: int) -> "Tree":
+        """Add meanings below a leaf; they are leaves themselves unless they lie too deep."""
+        new_pairs = new_pairs[: NODES - len(self.pairs)]
+        leaves = tuple((question, depth + 1) for question, _ in new_pairs if depth < DEPTH)
         return self.but(
-            pairs=(*self.pairs, *kept),
-            depths=(*self.depths, *(depth + 1 for _ in kept)),
+            pairs=(*self.pairs, *new_pairs),
+            depths=(*self.depths, *(depth + 1 for _ in new_pairs)),
             leaves=(*self.leaves, *leaves),
         )
 
 
 @step
-def root(found: Ranking) -> Tree:
-    return Tree(found, ((found.query.question, 0),), sample=found.query.sample)
+def root(ranking: Ranking) -> Tree:
+    return Tree(ranking, ((ranking.query.question, 0),), sample=ranking.query.sample)
 
 
 @step
-def by_words(found: Ranking, *, show: int = 5) -> Ranking:
-    """The passages that share most with the query: Σ ln(1 + n / n_w) over the words w of both; equal ones as before."""
+def by_words(ranking: Ranking, *, show: int = 5) -> Ranking:
+    """Rank passages by the words shared with the query: Σ ln(1 + n / n_w) over these words w; ties keep their order."""
     analyzer = Analyzer()
-    words = [frozenset(analyzer.words(node.indexed_text)) for node in found.nodes]
-    holders = Counter(word for each in words for word in each)
-    asked = sorted(set(analyzer.words(found.query.question)))
+    words = [frozenset(analyzer.words(node.indexed_text)) for node in ranking.nodes]
+    holders = Counter(word for node_words in words for word in node_words)
+    query_words = sorted(set(analyzer.words(ranking.query.question)))
     hits = [
-        hit.but(score=sum(log(1 + len(words) / holders[word]) for word in asked if word in each))
-        for hit, each in zip(found.hits, words, strict=True)
+        hit.but(score=sum(log(1 + len(words) / holders[word]) for word in query_words if word in node_words))
+        for hit, node_words in zip(ranking.hits, words, strict=True)
     ]
-    return found.but(hits=tuple(sorted(hits, key=lambda hit: -hit.score)[:show]))
+    return ranking.but(hits=tuple(sorted(hits, key=lambda hit: -hit.score)[:show]))
 
 
 @step(calls={"ask": 1, "holds": 10, "nearest": 1})
 def expand(tree: Tree, *, ask: Ask, holds: Ask, nearest: Nearest) -> Tree:
     """Ask for the meanings of a leaf and keep the new ones that a passage confirms."""
-    tree = tree if tree.leaves else tree.reopened()
+    tree = tree if tree.leaves else tree.reopen()
     (question, depth), *rest = tree.leaves
     tree = tree.but(leaves=tuple(rest), expansions=tree.expansions + 1)
     near = nearest(tree.found.but(query=tree.found.query.asking(question)))
-    said = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=shown(near))
-    tree = tree.with_children(confirmed(tree, fresh(tree, said), near, holds), depth)
+    lines = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=show_passages(near))
+    tree = tree.add_children(keep_confirmed(tree, parse_new_pairs(tree, lines), near, holds), depth)
     if not tree.pairs and tree.is_pruned and (tree.restarts >= RESTARTS or tree.expansions >= 10):
         tree = tree.but(is_pruned=False, restarts=0)
     if len(tree.pairs) >= NODES:
@@ -104,40 +104,44 @@ def expand(tree: Tree, *, ask: Ask, holds: Ask, nearest: Nearest) -> Tree:
     return tree.but(stop="exhausted") if tree.restarts >= RESTARTS else tree
 
 
-def fresh(tree: Tree, lines: tuple[str, ...]) -> list[Pair]:
-    """The pairs `question | answer` of a reply that are new."""
-    known = {alike(question) for question, _ in tree.pairs} | {alike(tree.found.query.question)}
-    found: dict[str, Pair] = {}
+def parse_new_pairs(tree: Tree, lines: tuple[str, ...]) -> list[Pair]:
+    """Return the new pairs `question | answer` of a reply."""
+    known_questions = {normalize_text(question) for question, _ in tree.pairs} | {
+        normalize_text(tree.found.query.question)
+    }
+    new_pairs: dict[str, Pair] = {}
     for line in lines:
         question, bar, answer = (part.strip() for part in line.replace("｜", "|").partition("|"))
-        if bar and question and answer and alike(question) not in known:
-            found.setdefault(alike(question), (question, answer))
-    return list(found.values())
+        if bar and question and answer and normalize_text(question) not in known_questions:
+            new_pairs.setdefault(normalize_text(question), (question, answer))
+    return list(new_pairs.values())
 
 
-def confirmed(tree: Tree, pairs: list[Pair], near: Ranking, holds: Ask) -> list[Pair]:
-    """Those whose answer the best passage confirms."""
+def keep_confirmed(tree: Tree, pairs: list[Pair], near: Ranking, holds: Ask) -> list[Pair]:
+    """Return the pairs whose answer the best passage confirms."""
     if not tree.is_pruned:
         return pairs
-    asked = tree.found.query.question
+    question = tree.found.query.question
     briefs = [
-        Brief.from_texts(tree.sample, question=asked, meaning=q, answer=a, passages=shown(near.cut(1)))
+        Brief.from_texts(tree.sample, question=question, meaning=q, answer=a, passages=show_passages(near.cut(1)))
         for q, a in pairs
     ]
     return [
         pair
-        for pair, said in zip(pairs, replies(holds, briefs), strict=True)
-        if said is True and not isinstance(said, Failure)
+        for pair, verdict in zip(pairs, replies(holds, briefs), strict=True)
+        if verdict is True and not isinstance(verdict, Failure)
     ]
 
 
 @step(calls={"write": 1, "nearest": 1})
 def conclude(tree: Tree, *, write: Ask, nearest: Nearest) -> Answer:
-    """One long answer to all meanings."""
-    found = nearest(tree.found)
+    """Write one long answer to all meanings."""
+    ranking = nearest(tree.found)
     meanings = "\n".join(f"{question} {answer}" for question, answer in tree.pairs)
-    said = write.reply(tree.sample, question=found.query.question, meanings=meanings, passages=shown(found))
-    return citing(said, found)
+    reply = write.reply(
+        tree.sample, question=ranking.query.question, meanings=meanings, passages=show_passages(ranking)
+    )
+    return cite_reply(reply, ranking)
 
 
 @published('Kim et al., "Tree of clarifications", EMNLP 2023', "abstained", "full", "exhausted", "cap", top_k=100)
@@ -150,7 +154,7 @@ def tree_of_clarifications(
     temperature: float = 0.7,
     show: int = 5,
 ) -> Operator[Query, Answer]:
-    """The embedder finds the passages that are nearest to a clarification; without one, their words do.
+    """Find the passages nearest to a clarification by the embedder; without one, by their words.
 
     Args:
         search: is asked once.

@@ -246,7 +246,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
             if not token or token.lstrip(" ").startswith(self.stop):
                 return text, True
             text += token
-        note(f"The answer was cut off at max_tokens={self.max_tokens}.", counted=True)
+        note(f"The answer was cut off at max_tokens={self.max_tokens}.", is_counted=True)
         return text, False
 
     def _predict_all(self, prompts: Sequence[Prompt], text: str) -> list[tuple[Token, ...] | None]:

@@ -15,7 +15,7 @@ from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Prompted, Role, generate_answer
 from spolia.models.prompting.template import Setting, check_language
 from spolia.models.protocols import LanguageModel
-from spolia.types import Answer, Generation, Prompt, Query, Ranking, kept
+from spolia.types import Answer, Generation, Prompt, Query, Ranking, lazy_property
 
 _SHIPPED = re.compile(r"\w+")
 _MARKED = re.compile(r"\[\d+\]")
@@ -235,6 +235,6 @@ class ClosedBook(Operator[Query, Answer]):
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return (self._ask,)
 
-    @kept
+    @lazy_property
     def _ask(self) -> Ask:
         return Ask(self.llm, self.role, self.max_tokens, self.temperature)

@@ -17,7 +17,7 @@ from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import LanguageModel
 from spolia.models.text_classifier import JOINT, TrainedClassifier
 from spolia.types import Answer, Failure, Query, Ranking
-from spolia.types.outcomes import successes
+from spolia.types.outcomes import require_successes
 
 SUPPORTED, REFUTED, UNKNOWN = "supported", "refuted", "not enough information"
 CLAIMS: Role[tuple[str, ...]] = Role("spolia:generation/prompts/claims.txt", Lines(), default=NOTHING)
@@ -122,7 +122,7 @@ class VerifyClaims(Operator[Answer, Answer]):
 
     def _find_evidence(self, claims: Sequence[str], query: Query) -> list[Ranking]:
         results = self.search.batch([query.but(text=claim, question=claim, vector=None) for claim in claims])
-        return [ranking.cut(self.evidence) for ranking in successes(results)]
+        return [ranking.cut(self.evidence) for ranking in require_successes(results)]
 
     def _judge_claims(self, claims: Sequence[str], evidence: Sequence[Ranking]) -> list[str | Failure]:
         """Return the verdict on each claim; a claim without evidence is not judged but unknown."""

@@ -1,4 +1,4 @@
-"""Documents in: read, cut into nodes, kept in step with a folder."""
+"""Indexing of documents: they are read, cut into nodes, and kept in step with a folder."""
 
 from spolia.core.public_names import exports
 

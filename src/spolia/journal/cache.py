@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.core.codec import decode, encode
 from spolia.errors import CodecError, SpoliaError
 from spolia.journal.database import JournalFile
-from spolia.journal.values import redacted_json
+from spolia.journal.values import redact_json
 from spolia.types import Usage
 
 if TYPE_CHECKING:
@@ -28,21 +28,21 @@ PUT = "INSERT OR REPLACE INTO cache (key, value, usage, used, size) VALUES (?,?,
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A result without provenance, what it cost when it was computed, the bytes that it takes where that counts, and
-    how long it took if this process computed it, else NaN."""
+    """Result without provenance, its cost when computed, its bytes where they count, and the seconds it took; NaN if
+    another process computed it."""
 
     value: Any
     usage: Usage
     size: int = 0
     seconds: float = nan
 
-    def result(self, op: "Operator[Any, Any]", value: Any) -> Any:
-        """What a step gives for a value, with the provenance of that."""
-        return op.attach(unshared(self.value), value)
+    def restore(self, op: "Operator[Any, Any]", value: Any) -> Any:
+        """Return the result of a step for a value, with that value's provenance."""
+        return op.attach(copy_mutable(self.value), value)
 
 
-def unshared(value: Any) -> Any:
-    """A copy of what a step could change: a list, dict or set."""
+def copy_mutable(value: Any) -> Any:
+    """Copy a result that a step could change: a list, dict or set."""
     return deepcopy(value) if isinstance(value, (list, dict, set)) else value
 
 
@@ -51,7 +51,7 @@ def _digest(key: bytes, raw: bytes, cost: str) -> bytes:
 
 
 class Cache:
-    """Keep results under a key; computations of one key at the same time happen once.
+    """Results under keys; computations of one key at the same time happen once.
 
     An entry holds only what belongs to a value's identity: it is encoded when it is put, so that provenance
     (`compare=False`) can never reach another question.
@@ -76,7 +76,7 @@ class Cache:
         redact: Callable[[str], str] | None = None,
     ) -> None:
         self.database, self.entries, self.replace, self.redact = database, entries, replace, redact
-        self._kept: OrderedDict[bytes, CacheEntry] = OrderedDict()
+        self._entries: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._claims: dict[bytes, threading.Event] = {}
         self._lock = threading.Lock()
 
@@ -87,15 +87,15 @@ class Cache:
         return view
 
     def get(self, key: bytes) -> CacheEntry | None:
-        """The entry of a key, if any."""
+        """Return the entry of a key, if any."""
         with self._lock:
-            entry = self._kept.get(key)
+            entry = self._entries.get(key)
             if entry is not None:
-                self._kept.move_to_end(key)
+                self._entries.move_to_end(key)
                 return entry
-        return self._from_database(key)
+        return self._read_entry(key)
 
-    def put(
+    def save(
         self,
         key: bytes,
         value: Any,
@@ -104,15 +104,15 @@ class Cache:
         seconds: float = nan,
         comes_back: Callable[[Any], bool] | None = None,
     ) -> None:
-        """Keep a result; CodecError if it has no plain form, or would not be taken as it was put (`comes_back`)."""
+        """Keep a result; CodecError if it has no plain form, or would come back changed (`comes_back`)."""
         plain = encode(value)
         entry = CacheEntry(decode(plain, object), usage, seconds=seconds)
         if comes_back is not None and not comes_back(entry.value):
             raise CodecError("the value would come back from the cache changed. Write attach and reads for it.")
-        self._keep(key, entry)
+        self._keep_entry(key, entry)
         if self.database is not None:
             text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-            if self.redact is not None and redacted_json(text, self.redact) != text:
+            if self.redact is not None and redact_json(text, self.redact) != text:
                 return
             raw = text.encode("utf-8", "surrogatepass")
             cost = json.dumps(encode(usage))
@@ -120,7 +120,7 @@ class Cache:
             self.database.write(PUT, lambda: [row])
 
     def claim(self, key: bytes) -> bool:
-        """Whether the caller is to compute this key; otherwise somebody else is at it, see `wait`."""
+        """Return whether the caller is to compute this key; otherwise another thread does, see `wait`."""
         with self._lock:
             if key in self._claims:
                 return False
@@ -128,7 +128,7 @@ class Cache:
             return True
 
     def release(self, key: bytes) -> None:
-        """The computation has ended, well or not."""
+        """Mark the computation as ended, well or not."""
         with self._lock:
             self._claims.pop(key).set()
 
@@ -140,19 +140,19 @@ class Cache:
             claim.wait(timeout_s)
 
     def prune(self, max_bytes: int) -> None:
-        """Drop the entries that were put longest ago until the values in the file take less than `max_bytes`."""
+        """Drop the oldest entries until the values in the file take less than `max_bytes`."""
         if self.database is not None:
             statement = """DELETE FROM cache WHERE key IN (SELECT key FROM (
                 SELECT key, sum(size) OVER (ORDER BY used DESC) AS total FROM cache) WHERE total > ?)"""
             self.database.write(statement, lambda: [(max_bytes,)])
 
-    def _keep(self, key: bytes, entry: CacheEntry) -> None:
+    def _keep_entry(self, key: bytes, entry: CacheEntry) -> None:
         with self._lock:
-            self._kept[key] = entry
-            if len(self._kept) > self.entries:
-                self._kept.popitem(last=False)
+            self._entries[key] = entry
+            if len(self._entries) > self.entries:
+                self._entries.popitem(last=False)
 
-    def _from_database(self, key: bytes) -> CacheEntry | None:
+    def _read_entry(self, key: bytes) -> CacheEntry | None:
         if self.database is None or self.replace:
             return None
         try:
@@ -161,8 +161,8 @@ class Cache:
                 return None
             value, usage = rows[0]
             if value[:1] == MARK:  # entries of before have no digest
-                said, value = value[1 : 1 + DIGEST_BYTES], value[1 + DIGEST_BYTES :]
-                if said != _digest(key, value, usage):
+                stored_digest, value = value[1 : 1 + DIGEST_BYTES], value[1 + DIGEST_BYTES :]
+                if stored_digest != _digest(key, value, usage):
                     raise ValueError("an entry is not as it was written")
             entry = CacheEntry(decode(json.loads(value), object), decode(json.loads(usage), Usage))
         # damaged, hostile, or of a class that has changed
@@ -177,5 +177,5 @@ class Cache:
         ) as error:
             self.database.problem = f"{self.database.path} could not be read: {error}"
             return None
-        self._keep(key, entry)
+        self._keep_entry(key, entry)
         return entry

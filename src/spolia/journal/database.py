@@ -1,4 +1,4 @@
-"""The file behind traces and cache: one writer thread, a bounded queue, errors that are counted instead of raised."""
+"""File behind traces and cache: one writer thread, a bounded queue, errors that are counted instead of raised."""
 
 import atexit
 import os
@@ -56,7 +56,7 @@ Write = tuple[str, Rows, int]
 
 
 class JournalFile:
-    """Writes are queued, `pending` rows at most, and made by one thread; reads take turns on one connection."""
+    """File whose writes are queued, at most `pending` rows, and made by one thread; reads share one connection."""
 
     def __init__(self, path: Path, *, pending: int = 20_000) -> None:
         self.path, self.pending = path, pending
@@ -65,39 +65,39 @@ class JournalFile:
         self.damaged: Path | None = None
         """The damaged file that was here, where it is now."""
         self._process = os.getpid()
-        self._open()
+        self._reset()
         try:
-            prepared(path).close()
+            open_journal_file(path).close()
         except StoreCorrupt as error:  # traces and cached results can be lost
             if not _is_ours(path):
                 raise NotAStore(f"{error} Or name another file.") from error
             self.damaged = set_aside(path)
-            prepared(path).close()
+            open_journal_file(path).close()
         self._at_exit = partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)
 
-    def _open(self) -> None:
+    def _reset(self) -> None:
         self._queue: deque[Write] = deque()
-        self._soon: set[Callable[[], None]] = set()
+        self._scheduled: set[Callable[[], None]] = set()
         self._waiting = 0
         self._wake, self._hurry, self._idle = threading.Event(), threading.Event(), threading.Event()
         self._idle.set()
-        self._made: set[str] = set()
+        self._made_tables: set[str] = set()
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def _here(self) -> None:
-        """After a fork the child has neither the writer thread nor a connection that it may use."""
+    def _reset_after_fork(self) -> None:
+        """Start anew after a fork: the child has neither the writer thread nor a connection that it may use."""
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._open()
+            self._reset()
 
     def write(self, statement: str, rows: Rows, count: int = 1) -> bool:
         """Queue a statement and `count` rows for it, which the writer thread makes within `SOON_S`; return whether
         there was room. A statement that makes a table is executed once."""
-        self._here()
+        self._reset_after_fork()
         with self._lock:
             if self._waiting + count > self.pending or self._closed:
                 self.dropped += count
@@ -111,18 +111,18 @@ class JournalFile:
         self._notify(is_half_full)
         return True
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def schedule(self, call: Callable[[], None]) -> None:
         """Have the writer thread call this once, within `SOON_S`; closing the file calls it before."""
-        self._here()
-        if call in self._soon:
+        self._reset_after_fork()
+        if call in self._scheduled:
             return
         with self._lock:
-            closed = self._closed
-            if not closed:
-                self._soon.add(call)
+            is_closed = self._closed
+            if not is_closed:
+                self._scheduled.add(call)
                 if self._thread is None:
                     self._start()
-        if closed:
+        if is_closed:
             call()
         self._notify()
 
@@ -132,21 +132,21 @@ class JournalFile:
             if is_due and not event.is_set():  # to look takes a tenth of the time of `set`
                 event.set()
 
-    def _call_soon(self) -> None:
+    def _run_scheduled(self) -> None:
         with self._lock:
-            soon, self._soon = self._soon, set()
-        for call in soon:
+            calls, self._scheduled = self._scheduled, set()
+        for call in calls:
             call()
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self._here()
+        self._reset_after_fork()
         with self._reading:
             if self._reader is None:
-                self._reader = connected(self.path)
+                self._reader = open_connection(self.path)
             return self._reader.execute(statement, values).fetchall()
 
     def size(self) -> int:
-        """Bytes in use, free pages left out; 0 where the file cannot be read."""
+        """Return the bytes in use without free pages; 0 if the file cannot be read."""
         try:
             ((pages,),), ((free,),), ((bytes_each,),) = (
                 self.read(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
@@ -164,8 +164,8 @@ class JournalFile:
     def close(self) -> None:
         """Write what is queued and end the writer thread."""
         atexit.unregister(self._at_exit)
-        self._here()
-        self._call_soon()
+        self._reset_after_fork()
+        self._run_scheduled()
         with self._lock:
             self._closed = True
         self._notify(hurries=True)
@@ -177,7 +177,7 @@ class JournalFile:
                 self._reader = None
 
     def _start(self) -> None:
-        thread = threading.Thread(target=_write_on, args=(weakref.ref(self),), daemon=True, name="spolia-journal")
+        thread = threading.Thread(target=_run_writer, args=(weakref.ref(self),), daemon=True, name="spolia-journal")
         try:
             thread.start()
         except RuntimeError as error:  # no more threads, or the interpreter is ending
@@ -185,47 +185,47 @@ class JournalFile:
         else:
             self._thread = thread
 
-    def _drop(self, why: str) -> None:
-        """Give up what is queued. The caller holds the lock."""
+    def _drop(self, reason: str) -> None:
+        """Give up the queue. The caller holds the lock."""
         self.dropped += self._waiting
-        self.problem = f"{self.path} could not be written: {why}"
+        self.problem = f"{self.path} could not be written: {reason}"
         self._queue.clear()
         self._waiting = 0
         self._idle.set()
 
     def _drain(self, connection: sqlite3.Connection | None) -> bool:
-        """Write everything that is queued, in one transaction each time; whether there may be more to come."""
+        """Write everything queued, in one transaction each time; return whether more may come."""
         self._wake.clear()
         self._hurry.clear()
         while True:
             with self._lock:
-                taken, self._queue = self._queue, deque()
-                if not taken:
+                batch, self._queue = self._queue, deque()
+                if not batch:
                     self._idle.set()
                     return not self._closed
                 if connection is None:
-                    self._queue = taken
+                    self._queue = batch
                     self._drop("it cannot be opened")
                     continue
-            self._write(connection, taken)
+            self._write(connection, batch)
             with self._lock:
-                self._waiting -= sum(count for _, _, count in taken)
+                self._waiting -= sum(count for _, _, count in batch)
 
-    def _write(self, connection: sqlite3.Connection, taken: deque[Write]) -> None:
-        count = sum(count for _, _, count in taken)
+    def _write(self, connection: sqlite3.Connection, batch: deque[Write]) -> None:
+        count = sum(count for _, _, count in batch)
         try:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
-                tables = {statement for statement, _, _ in taken if statement.startswith("CREATE")}
-                for statement, rows, _ in taken:
-                    if statement not in self._made:
+                tables = {statement for statement, _, _ in batch if statement.startswith("CREATE")}
+                for statement, rows, _ in batch:
+                    if statement not in self._made_tables:
                         connection.executemany(statement, rows())
-                if tables - self._made:
+                if tables - self._made_tables:
                     guard(connection)
-            self._made |= tables
+            self._made_tables |= tables
         except Exception as error:  # a row that cannot be described or written must not end the journal
-            if len(taken) > 1 and not isinstance(error, sqlite3.OperationalError):
-                for item in taken:
+            if len(batch) > 1 and not isinstance(error, sqlite3.OperationalError):
+                for item in batch:
                     self._write(connection, deque((item,)))
                 return
             with self._lock:
@@ -234,19 +234,19 @@ class JournalFile:
 
 
 def _close(reference: weakref.ref[JournalFile]) -> None:
-    """Write what is queued when the interpreter ends, for those who did not close."""
+    """Write the queue when the interpreter ends, for callers who did not close."""
     if (database := reference()) is not None:
         database.close()
 
 
-def _write_on(reference: weakref.ref[JournalFile]) -> None:
-    """The writer thread; it ends with the database that it writes for."""
+def _run_writer(reference: weakref.ref[JournalFile]) -> None:
+    """Run the writer thread, which ends with the database that it writes for."""
     database = reference()
     if database is None:
         return
     wake, hurry, connection = database._wake, database._hurry, None
     with suppress(sqlite3.Error, StoreCorrupt):
-        connection = connected(database.path)
+        connection = open_connection(database.path)
     while True:
         database = None
         if wake.wait(IDLE_S):
@@ -254,15 +254,15 @@ def _write_on(reference: weakref.ref[JournalFile]) -> None:
         database = reference()
         if database is None:
             break
-        database._call_soon()
+        database._run_scheduled()
         if not database._drain(connection):
             break
     if connection is not None:
         connection.close()
 
 
-def connected(path: Path) -> sqlite3.Connection:
-    """A connection that waits for others instead of failing."""
+def open_connection(path: Path) -> sqlite3.Connection:
+    """Open a connection that waits for others instead of failing."""
     connection = connect(path, REMEDY, timeout_s=5.0)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
@@ -273,17 +273,17 @@ def _is_ours(path: Path) -> bool:
         return file.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big")
 
 
-def prepared(path: Path) -> sqlite3.Connection:
-    """Open the file, making its tables when it is new, and refuse what is something else."""
+def open_journal_file(path: Path) -> sqlite3.Connection:
+    """Open the file, make its tables if it is new, and refuse a file of another kind."""
     try:
-        connection = connected(path)
+        connection = open_connection(path)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
-        found = connection.execute("PRAGMA application_id").fetchone()[0]
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if application_id == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             _create(connection)
-        elif found != APPLICATION_ID:
+        elif application_id != APPLICATION_ID:
             raise NotAStore(f"{path} is the database of another application. Name another file for traces and cache.")
         elif version > SCHEMA_VERSION:
             raise StoreTooNew(
@@ -308,7 +308,7 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return
-        for statement in statements(SCHEMA):
+        for statement in split_statements(SCHEMA):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -323,6 +323,6 @@ def _guard(connection: sqlite3.Connection) -> None:
             guard(connection)
 
 
-def statements(script: str) -> list[str]:
-    """The statements of a script, without their semicolons."""
+def split_statements(script: str) -> list[str]:
+    """Return the statements of a script, without their semicolons."""
     return [statement for statement in script.strip().rstrip(";").split(";\n") if statement.strip()]

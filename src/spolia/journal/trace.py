@@ -18,7 +18,7 @@ from typing import Any, Self
 from spolia.core.operator import Operator
 from spolia.errors import StoreError
 from spolia.journal.cache import Cache
-from spolia.journal.database import REMEDY, VALUES, JournalFile, statements
+from spolia.journal.database import REMEDY, VALUES, JournalFile, split_statements
 from spolia.journal.values import (
     MOST_BYTES,
     MOST_VALUE_BYTES,
@@ -32,9 +32,9 @@ from spolia.journal.values import (
     Redaction,
     ValueLost,
     ValueReader,
-    redacted,
-    redacted_json,
-    secrets,
+    make_secret_redaction,
+    redact_json,
+    redact_text,
 )
 from spolia.types import Answer, Failure, Generation, Hit, Query, Ranking, Usage, Value
 
@@ -98,7 +98,7 @@ class SpanDetail(Value):
 
 
 class Journal:
-    """Where spans go: steps append them to a list of `buffer` at most, and another thread writes them.
+    """Destination of spans: steps append them to a list of at most `buffer`, and another thread writes them.
 
     Args:
         values: keep what every step took and gave, the step itself and what models were sent and replied. Each value is
@@ -123,40 +123,40 @@ class Journal:
         self.max_value_bytes, self.max_bytes = max_value_bytes, max_bytes
         self._rows: deque[tuple[tuple[Any, ...], Detail | None]] = deque()
         self._askers: deque[tuple[str, frozenset[str]]] = deque()
-        self._taking = threading.Lock()
+        self._handing_over = threading.Lock()
         self._memory: KnownHashes | None = None
         self._dropped = 0
 
     def record(self, row: tuple[Any, ...], detail: Detail | None = None) -> None:
-        """Keep a span: its fields in the order of `COLUMNS`. The step is the operator itself, and the result the value;
-        the writer thread names the one and summarises the other."""
+        """Keep a span: its fields in the order of `COLUMNS`, with the operator and the result themselves, which the
+        writer thread names and summarises."""
         self._rows.append((row, detail))
         if len(self._rows) >= self.buffer:
             self.hand_over()
 
     def end_run(self) -> None:
-        """A run has ended: its spans are written soon, together with those of other short runs."""
+        """End a run: its spans are written soon, together with those of other short runs."""
         if self._rows or self._askers:
-            self.database.soon(self.hand_over)
+            self.database.schedule(self.hand_over)
 
     def hand_over(self) -> None:
         """Hand the collected spans to the writer."""
-        with self._taking:  # steps append meanwhile; what is here now is taken
+        with self._handing_over:  # steps append meanwhile; what is here now is taken
             self._hand_over_askers()  # before the spans, which others may not see
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
         redact = self.redaction()
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]
-            spans = partial(_values, [row for row, _ in part], redact=redact)
+            spans = partial(_flatten_rows, [row for row, _ in part], redact=redact)
             is_queued = self.database.write(INSERT + ",".join([ROW] * len(part)), spans, len(part))
-            if is_queued and (kept := [(row, detail) for row, detail in part if detail is not None]):
-                self._keep(kept, redact)
+            if is_queued and (details := [(row, detail) for row, detail in part if detail is not None]):
+                self._hand_over_details(details, redact)
 
     def redaction(self) -> Redaction | None:
-        """What changes texts before they are written; None for nothing."""
-        return self.redact or secrets()
+        """Return what changes texts before they are written; None for nothing."""
+        return self.redact or make_secret_redaction()
 
-    def asked_by(self, run: str, principals: frozenset[str]) -> None:
+    def record_askers(self, run: str, principals: frozenset[str]) -> None:
         """Keep for whom a run is asked, so that it is not shown to others."""
         self._askers.append((run, principals))
 
@@ -167,10 +167,10 @@ class Journal:
 
     def _make_tables(self) -> None:
         """Make the tables of values, which older files lack."""
-        for statement in statements(VALUES):
+        for statement in split_statements(VALUES):
             self.database.write(statement, lambda: [()], 0)
 
-    def _keep(self, spans: list[tuple[tuple[Any, ...], Detail]], redact: Redaction | None) -> None:
+    def _hand_over_details(self, spans: list[tuple[tuple[Any, ...], Detail]], redact: Redaction | None) -> None:
         """Hand over the details of spans."""
         memory = self._memory
         if memory is None or self.database.dropped != self._dropped:  # what was thought to be written may not be
@@ -182,7 +182,7 @@ class Journal:
         self.database.write(PUT_RUN, batch.runs, 0)
         if memory.bytes > self.max_bytes // 8:
             memory.bytes = 0
-            memory.written.clear()
+            memory.hashes.clear()
             memory.operators.clear()
             self.database.write(PRUNE_VALUES, lambda: [(self.max_bytes,)], 0)
 
@@ -202,39 +202,40 @@ class Journal:
             self.database.write(PRUNE_VALUES, lambda: [(self.max_bytes // 2,)])
 
     def _has_values(self) -> bool:
-        """Whether the file has the tables of values; files of before have none."""
+        """Return whether the file has the tables of values, which older files lack."""
         return bool(self._read("SELECT 1 FROM sqlite_master WHERE name = 'trace_runs'"))
 
     def runs(
         self, limit: int = 20, may_see: Callable[[frozenset[str]], bool] | None = None
     ) -> list[tuple[str, float, int]]:
-        """The newest runs: id, start, number of questions.
+        """Return the newest runs: id, start, number of questions.
 
         Args:
             may_see: decides by the principals of a run; empty where it has none.
         """
-        seen = (run for run in self._newest() if may_see is None or may_see(frozenset(self.askers(run) or ())))
-        found = [
+        visible = (run for run in self._newest_runs() if may_see is None or may_see(frozenset(self.askers(run) or ())))
+        rows = [
             (run, *self._read("SELECT min(started), count(DISTINCT lane) FROM spans WHERE run = ?", (run,))[0])
-            for run in islice(seen, limit)
+            for run in islice(visible, limit)
         ]
-        return sorted(found, key=lambda row: -row[1])
+        return sorted(rows, key=lambda row: -row[1])
 
-    def _newest(self) -> Iterator[str]:
-        """Runs, those whose last step began last first; steps are read as far as they are asked for."""
-        seen, last = set[str](), (inf, "", 0)
+    def _newest_runs(self) -> Iterator[str]:
+        """Yield runs, newest last step first; steps are read only as far as runs are asked for."""
+        run_ids, last = set[str](), (inf, "", 0)
         while rows := self._read(
             "SELECT started, run, span FROM spans WHERE (started, run, span) < (?, ?, ?) "
             "ORDER BY started DESC, run DESC, span DESC LIMIT ?",
             (*last, STEPS_AT_ONCE),
         ):
             last = rows[-1]
-            fresh = dict.fromkeys(run for _, run, _ in rows if run not in seen)
-            seen |= fresh.keys()
+            fresh = dict.fromkeys(run for _, run, _ in rows if run not in run_ids)
+            run_ids |= fresh.keys()
             yield from fresh
 
     def questions(self, run: str, limit: int = -1) -> dict[int, str]:
-        """The questions of a run, by lane: the input of the outermost step. Lanes without stored inputs are missing."""
+        """Return the questions of a run by lane: the input of the outermost step. Lanes without stored inputs are
+        missing."""
         if not self._has_values():
             return {}
         rows = self._read(
@@ -242,15 +243,15 @@ class Journal:
             "ORDER BY span LIMIT ?",
             (run, limit),
         )
-        values, found = ValueReader(self.database), dict[int, str]()
-        for lane, taken in rows:
+        values, questions = ValueReader(self.database), dict[int, str]()
+        for lane, input_hash in rows:
             with suppress(ValueLost):
-                if text := _question_in(values.plain(taken), values):
-                    found[lane] = text
-        return found
+                if text := _find_question(values.read_plain(input_hash), values):
+                    questions[lane] = text
+        return questions
 
     def first_search(self, run: str) -> str:
-        """The first query that a step of a run gave or searched for, which may be a rewritten one; else empty."""
+        """Return the first query that a step of a run gave or searched for, perhaps a rewritten one; else empty."""
         rows = self._read(
             "SELECT json_extract(result, '$.query') FROM spans WHERE run = ? AND result LIKE '{\"query\"%' "
             "ORDER BY span LIMIT 1",
@@ -259,7 +260,7 @@ class Journal:
         return next((str(text) for (text,) in rows), "")
 
     def answer(self, run: str) -> str:
-        """The text of the answer of a run, at most 4,000 characters; empty if it has none."""
+        """Return the text of the answer of a run, at most 4,000 characters; empty if it has none."""
         rows = self._read(
             "SELECT json_extract(result, '$.answer') FROM spans WHERE run = ? AND result LIKE '{\"answer\"%' "
             "ORDER BY span LIMIT 1",
@@ -268,34 +269,34 @@ class Journal:
         return next((str(text) for (text,) in rows), "")
 
     def spans(self, run: str) -> list[TraceSpan]:
-        """The spans of a run, in the order in which they began."""
+        """Return the spans of a run, in the order in which they began."""
         rows = self._read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))
-        with self._readable():
-            return [_span(row) for row in rows]
+        with self._translate_errors():
+            return [_read_span(row) for row in rows]
 
     def details(self, run: str) -> dict[int, SpanDetail]:
-        """Details stored beside the spans of a run, by their numbers; empty for a run without values."""
+        """Return the details stored beside the spans of a run, by span number; empty for a run without values."""
         if not self._has_values():
             return {}
         rows = self._read("SELECT span, operator, input, output, exchanges FROM trace_details WHERE run = ?", (run,))
         principals = self.askers(run)
         return {
-            span: SpanDetail(span, operator, given, out, exchanges, principals or ())
-            for span, operator, given, out, exchanges in rows
+            span: SpanDetail(span, operator, input_hash, output_hash, exchanges, principals or ())
+            for span, operator, input_hash, output_hash, exchanges in rows
             if principals is not None
         }
 
     def askers(self, run: str) -> tuple[str, ...] | None:
-        """For whom a run was asked; None where that is not kept."""
+        """Return for whom a run was asked; None if that is not kept."""
         if not self._has_values():
             return None
-        who = self._read("SELECT principals FROM trace_runs WHERE run = ?", (run,))
-        with self._readable():
-            return tuple(json.loads(who[0][0])) if who else None
+        rows = self._read("SELECT principals FROM trace_runs WHERE run = ?", (run,))
+        with self._translate_errors():
+            return tuple(json.loads(rows[0][0])) if rows else None
 
-    def exchanges_of(self, operator: str, input: str, principals: frozenset[str]) -> str:
-        """The hash of what models were sent and replied when an equal step was computed, by one of whom all may be
-        read by these principals; empty if that is not kept."""
+    def find_exchanges(self, operator: str, input: str, principals: frozenset[str]) -> str:
+        """Return the hash of the exchanges with models when an equal step was computed by an asker whose runs these
+        principals may read; empty if that is not kept."""
         if not self._has_values():
             return ""
         rows = self._read(
@@ -303,14 +304,14 @@ class Journal:
             "WHERE operator = ? AND input = ? AND exchanges != ''",
             (operator, input),
         )
-        return next((found for found, who in rows if principals.issuperset(json.loads(who))), "")
+        return next((exchanges for exchanges, askers in rows if principals.issuperset(json.loads(askers))), "")
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with self._readable():
+        with self._translate_errors():
             return self.database.read(statement, values)
 
     @contextmanager
-    def _readable(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, ValueError, TypeError) as error:
@@ -331,37 +332,37 @@ class ForwardingJournal(Journal):
         if self.journal is not None:
             self.journal.record(row, detail)
 
-    def asked_by(self, run: str, principals: frozenset[str]) -> None:
+    def record_askers(self, run: str, principals: frozenset[str]) -> None:
         if self.journal is not None:
-            self.journal.asked_by(run, principals)
+            self.journal.record_askers(run, principals)
 
     def end_run(self) -> None:
         if self.journal is not None:
             self.journal.end_run()
 
 
-def _values(rows: Sequence[tuple[Any, ...]], redact: Redaction | None = None) -> list[list[Any]]:
-    """The values of all rows in a row: one statement for all lets other threads go on once, not once a row."""
+def _flatten_rows(rows: Sequence[tuple[Any, ...]], redact: Redaction | None = None) -> list[list[Any]]:
+    """Put the values of all rows in one row: one statement for all lets other threads go on once, not once a row."""
     hits: dict[int, str] = {}
-    return [[value for row in rows for value in _columns(redact, hits, *row)]]
+    return [[value for row in rows for value in _span_columns(redact, hits, *row)]]
 
 
-def _columns(redact: Redaction | None, hits: dict[int, str], *row: Any) -> tuple[Any, ...]:
-    """A span as it is written. One that cannot be described must not take the others with it."""
+def _span_columns(redact: Redaction | None, hits: dict[int, str], *row: Any) -> tuple[Any, ...]:
+    """Return a span as it is written. One that cannot be described must not take the others with it."""
     run, span, parent, lane, op, *rest, error, notes, out = row
     try:
-        said = summary(out, hits)
+        result = summarise(out, hits)
     except Exception as problem:
-        said = json.dumps(f"{type(out).__name__}, which cannot be shown: {type(problem).__name__}")
+        result = json.dumps(f"{type(out).__name__}, which cannot be shown: {type(problem).__name__}")
     if redact is not None:
-        error = redacted(error, redact)
-        notes, said = redacted_json(notes, redact), redacted_json(said, redact)
-    said_error = error and error.encode("utf-8", "replace").decode()
-    return (run, span, parent, lane, step_name(op), *rest, said_error, notes, said)
+        error = redact_text(error, redact)
+        notes, result = redact_json(notes, redact), redact_json(result, redact)
+    error_text = error and error.encode("utf-8", "replace").decode()
+    return (run, span, parent, lane, step_name(op), *rest, error_text, notes, result)
 
 
 def step_name(op: Operator[Any, Any]) -> str:
-    """What a step is called in spans: the id of its operator."""
+    """Return the name of a step in spans: the id of its operator."""
     return _type_id(type(op))
 
 
@@ -381,26 +382,26 @@ os.register_at_fork(after_in_child=_new_run_ids)
 
 
 def new_run_id() -> str:
-    """A random number in each process, counted up: what is written in order costs a database half."""
+    """Return a number that is random in each process and counts up: writing in order costs a database half."""
     return f"{next(_run_ids) % 2**48:012x}"
 
 
-def _span(row: Sequence[Any]) -> TraceSpan:
+def _read_span(row: Sequence[Any]) -> TraceSpan:
     notes = tuple(json.loads(row[14])) if row[14] else ()
     run, span, parent, lane, step, started, seconds, cached = row[:8]
     usage = Usage(*row[8:13])
     return TraceSpan(run, span, parent, lane, step, started, seconds, bool(cached), usage, row[13], notes, row[15])
 
 
-def _hit(hit: Hit) -> str:
+def _format_hit(hit: Hit) -> str:
     return f"[{quoted(hit.node.id)},{hit.score:.6g}]"
 
 
-def _question_in(plain: Any, values: ValueReader) -> str:
-    """The question in what a step took, as it is kept: a text, a query, or passages with theirs; else empty."""
+def _find_question(plain: Any, values: ValueReader) -> str:
+    """Return the question in a stored input, be it a text, a query, or passages with theirs; else empty."""
     while isinstance(plain, dict):
         if set(plain) == {"use"}:
-            plain = values.plain(str(plain["use"]))
+            plain = values.read_plain(str(plain["use"]))
         elif isinstance(ranking := plain.get("Ranking"), dict):
             plain = ranking.get("query")
         else:
@@ -409,18 +410,18 @@ def _question_in(plain: Any, values: ValueReader) -> str:
     return plain if isinstance(plain, str) else ""
 
 
-def summary(value: Any, known: dict[int, str] | None = None) -> str:
+def summarise(value: Any, hit_texts: dict[int, str] | None = None) -> str:
     """Sum up what a step gave, as JSON. A value may define this itself: `traced()` gives plain data.
 
     Args:
-        known: what hits look like, by their ids: most pass through several steps.
+        hit_texts: what hits look like, by their ids: most pass through several steps.
 
-    >>> summary(Query("why?"))
+    >>> summarise(Query("why?"))
     '{"query": "why?"}'
     """
     if isinstance(value, Ranking):
-        seen = {} if known is None else known
-        hits = [seen.get(id(hit)) or seen.setdefault(id(hit), _hit(hit)) for hit in value.hits]
+        texts = {} if hit_texts is None else hit_texts
+        hits = [texts.get(id(hit)) or texts.setdefault(id(hit), _format_hit(hit)) for hit in value.hits]
         return f'{{"query": {quoted(value.query.text[:1000])}, "hits": [{",".join(hits)}]}}'
     if isinstance(value, Answer):
         cited = [citation.node for citation in value.citations]
@@ -432,14 +433,14 @@ def summary(value: Any, known: dict[int, str] | None = None) -> str:
     if isinstance(value, Failure):
         return json.dumps({"failure": value.kind, "message": value.message[:1000]})
     if isinstance(value, tuple):
-        return f"[{', '.join(summary(item, known) for item in value[:20])}]"
+        return f"[{', '.join(summarise(item, hit_texts) for item in value[:20])}]"
     if callable(traced := getattr(value, "traced", None)):
         return json.dumps(traced())
     return json.dumps(repr(value)[:1000])
 
 
 class Runs:
-    """Open `runs.db`: its journal and its cache. Deleting the file loses nothing but them.
+    """Journal and cache in one file, `runs.db`. Deleting the file loses nothing but them.
 
     Args:
         path: the file; made when it is not there.
@@ -463,8 +464,8 @@ class Runs:
         entries: int = 10_000,
     ) -> None:
         self.database, self.max_bytes = JournalFile(Path(path)), max_bytes
-        most = min(MOST_BYTES, max_bytes // 4)
-        self.journal = Journal(self.database, values=values, redact=redact, max_bytes=most)
+        value_bytes = min(MOST_BYTES, max_bytes // 4)
+        self.journal = Journal(self.database, values=values, redact=redact, max_bytes=value_bytes)
         self.cache = Cache(self.database, entries=entries, redact=redact)
 
     def __enter__(self) -> Self:

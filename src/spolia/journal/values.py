@@ -1,4 +1,4 @@
-"""The values that steps took and gave, and the operators: each once, by the hash of its text, as JSON of the codec."""
+"""Values that steps took and gave, and operators: each once, by the hash of its text, as JSON of the codec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spolia.core.codec import IMPORTED, decode, plan_of, shape_of
 from spolia.core.codec.shape import EncodeContext, type_id
 from spolia.core.environment import is_secret
 from spolia.core.operator import Operator
-from spolia.core.redaction import Redactor, labelled
+from spolia.core.redaction import Redactor, label_places
 from spolia.errors import CodecError, StoreError
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Value
 
@@ -51,7 +51,7 @@ Redaction = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Exchange(Value):
-    """What one call of a language model was sent, and what it replied: the text, or the tokens that it foretold."""
+    """Prompt of one call of a language model, and its reply: the text, or the tokens that it foretold."""
 
     model: str
     prompt: Prompt
@@ -59,30 +59,30 @@ class Exchange(Value):
 
 
 class Detail(NamedTuple):
-    """What a step was and took, beside its span: the values themselves, to be written by the writer thread."""
+    """Step and its input, beside its span: the values themselves, to be written by the writer thread."""
 
     op: Operator[Any, Any]
-    given: Any
+    input_value: Any
     principals: frozenset[str]
     exchanges: Sequence[Exchange]
 
 
-def secrets() -> Redaction | None:
-    """Replaces the values of environment variables that hold secrets by the variables' names; None without any.
+def make_secret_redaction() -> Redaction | None:
+    """Return what replaces the values of secret environment variables by their names; None without any.
 
     >>> os.environ["EXAMPLE_API_KEY"] = "k-1234567890"
-    >>> redact = secrets()
+    >>> redact = make_secret_redaction()
     >>> redact("Sent with k-1234567890.") if redact else ""
     'Sent with [EXAMPLE_API_KEY].'
     >>> del os.environ["EXAMPLE_API_KEY"]
     """
     names = filter(_names_secret, os.environ)  # to decode only their values takes a tenth of the time
-    found = {value: name for name in names if is_secret(value := os.environ.get(name, ""))}
-    if not found:
+    names_by_value = {value: name for name in names if is_secret(value := os.environ.get(name, ""))}
+    if not names_by_value:
         return None
-    found |= {quoted(value)[1:-1]: name for value, name in found.items()}
-    pattern = re.compile("|".join(re.escape(value) for value in sorted(found, key=len, reverse=True)))
-    return lambda text: pattern.sub(lambda one: f"[{found[one[0]]}]", text)
+    names_by_value |= {quoted(value)[1:-1]: name for value, name in names_by_value.items()}
+    pattern = re.compile("|".join(re.escape(value) for value in sorted(names_by_value, key=len, reverse=True)))
+    return lambda text: pattern.sub(lambda match: f"[{names_by_value[match[0]]}]", text)
 
 
 @lru_cache(1024)
@@ -90,16 +90,16 @@ def _names_secret(variable: str) -> bool:
     return SECRET.search(variable.upper()) is not None
 
 
-def hiding(redactor: Redactor) -> Redaction:
-    """Replaces secrets, and what a redactor finds by its kind."""
-    replaced = secrets()
-    return lambda text: labelled(text if replaced is None else replaced(text), redactor)
+def make_redaction(redactor: Redactor) -> Redaction:
+    """Return what replaces secrets, and whatever a redactor finds, by its kind."""
+    redact_secrets = make_secret_redaction()
+    return lambda text: label_places(text if redact_secrets is None else redact_secrets(text), redactor)
 
 
-def redacted(text: str, redact: Redaction) -> str:
-    r"""A text redacted, also where `repr` or JSON wrote its line breaks as escapes.
+def redact_text(text: str, redact: Redaction) -> str:
+    r"""Redact a text, also where `repr` or JSON wrote its line breaks as escapes.
 
-    >>> redacted(r"{'note': 'Call\n+44 20 7946 0958'}", lambda text: re.sub(r"(?<!\w)[+]44[ 0-9]+", "[PHONE]", text))
+    >>> redact_text(r"{'note': 'Call\n+44 20 7946 0958'}", lambda text: re.sub(r"(?<!\w)[+]44[ 0-9]+", "[PHONE]", text))
     "{'note': 'Call\n[PHONE]'}"
     """
     text = redact(text)
@@ -109,18 +109,18 @@ def redacted(text: str, redact: Redaction) -> str:
     return text if (changed := redact(plain)) == plain else changed
 
 
-def redacted_json(text: str, redact: Redaction) -> str:
-    """JSON whose strings, keys among them, and whole numbers are redacted one by one, as what they stand for."""
+def redact_json(text: str, redact: Redaction) -> str:
+    """Redact the strings, keys too, and whole numbers of JSON one by one, as what they stand for."""
 
-    def literal(found: re.Match[str]) -> str:
-        said = json.loads(found[0]) if found[0][0] == '"' else found[0]
-        return found[0] if (changed := redacted(said, redact)) == said else quoted(changed)
+    def redact_literal(match: re.Match[str]) -> str:
+        content = json.loads(match[0]) if match[0][0] == '"' else match[0]
+        return match[0] if (changed := redact_text(content, redact)) == content else quoted(changed)
 
-    return LITERAL.sub(literal, text)
+    return LITERAL.sub(redact_literal, text)
 
 
 class _References(EncodeContext):
-    """Nodes, queries and rankings inside a value are written as `{use: hash}`."""
+    """Encoding in which nodes, queries and rankings inside a value are written as `{use: hash}`."""
 
     def __init__(self, batch: DetailRows) -> None:
         super().__init__(plan_of, {"": None})
@@ -132,30 +132,34 @@ class _References(EncodeContext):
 
 @dataclass
 class KnownHashes:
-    """What a journal knows to be written already."""
+    """Hashes that a journal knows to be written already."""
 
-    written: dict[str, None] = field(default_factory=dict)
+    hashes: dict[str, None] = field(default_factory=dict)
     operators: dict[int, tuple[Operator[Any, Any], str]] = field(default_factory=dict)
     entries: int = 20_000
     bytes: int = 0
 
     def add(self, hash: str) -> bool:
-        """Whether it is not known yet."""
-        if hash in self.written:
+        """Add a hash; return whether it was new."""
+        if hash in self.hashes:
             return False
-        self.written[hash] = None
-        if len(self.written) > self.entries:
-            del self.written[next(iter(self.written))]
+        self.hashes[hash] = None
+        if len(self.hashes) > self.entries:
+            del self.hashes[next(iter(self.hashes))]
         return True
 
 
 class DetailRows:
-    """The rows of some spans. It is filled by the writer thread; a value that cannot be written says so in its row."""
+    """Rows of some spans, filled by the writer thread; a value that cannot be written says so in its row."""
 
     def __init__(
-        self, spans: Sequence[tuple[tuple[Any, ...], Detail]], memory: KnownHashes, redact: Redaction | None, most: int
+        self,
+        spans: Sequence[tuple[tuple[Any, ...], Detail]],
+        memory: KnownHashes,
+        redact: Redaction | None,
+        max_bytes: int,
     ) -> None:
-        self.spans, self.memory, self.redact, self.most = spans, memory, redact, most
+        self.spans, self.memory, self.redact, self.max_bytes = spans, memory, redact, max_bytes
         self._rows: list[tuple[str, bytes, float, int]] = []
         self._hashes: dict[int, str] = {}
         self._hits: dict[int, str] = {}
@@ -169,12 +173,12 @@ class DetailRows:
             (
                 row[0],
                 row[1],
-                self._operator(one.op),
-                self.hash_of(one.given),
+                self._operator_hash(detail.op),
+                self.hash_of(detail.input_value),
                 self.hash_of(row[-1]) if not row[-3] else "",
-                self.hash_of(tuple(one.exchanges)) if one.exchanges else "",
+                self.hash_of(tuple(detail.exchanges)) if detail.exchanges else "",
             )
-            for row, one in self.spans
+            for row, detail in self.spans
         ]
 
     def values(self) -> list[tuple[str, bytes, float, int]]:
@@ -182,78 +186,83 @@ class DetailRows:
         return self._rows
 
     def runs(self) -> list[tuple[str, str]]:
-        return [(run, json.dumps(sorted(who))) for run, who in {row[0]: d.principals for row, d in self.spans}.items()]
+        return [
+            (run, json.dumps(sorted(principals)))
+            for run, principals in {row[0]: detail.principals for row, detail in self.spans}.items()
+        ]
 
-    def _operator(self, op: Operator[Any, Any]) -> str:
-        held = self.memory.operators.get(id(op))
-        if held is None:
+    def _operator_hash(self, op: Operator[Any, Any]) -> str:
+        entry = self.memory.operators.get(id(op))
+        if entry is None:
             if len(self.memory.operators) >= 256:
                 self.memory.operators.clear()
-            held = self.memory.operators[id(op)] = op, self._put(self._text(op))
-        return held[1]
+            entry = self.memory.operators[id(op)] = op, self._add_text(self._encode(op))
+        return entry[1]
 
     def hash_of(self, value: Any) -> str:
-        """The hash under which a value is kept."""
+        """Return the hash under which a value is kept."""
         kind = type(value)
         if kind in (str, int, bool, float, type(None)):
-            return self._put(self._text(value))
-        found = self._hashes.get(id(value))
-        if found is None:
-            found = self._hashes[id(value)] = self._put(self._text(value))
+            return self._add_text(self._encode(value))
+        digest = self._hashes.get(id(value))
+        if digest is None:
+            digest = self._hashes[id(value)] = self._add_text(self._encode(value))
             self._alive.append(value)
-        return found
+        return digest
 
-    def _text(self, value: Any) -> str:
-        """A value as JSON."""
+    def _encode(self, value: Any) -> str:
+        """Return a value as JSON."""
         try:
             if type(value) is Ranking:
-                return self._ranking(value)
+                return self._encode_ranking(value)
             if isinstance(value, SHARED):  # the codec would write it as a reference to itself
-                return _json({type_id(type(value)): self._fields(value)})
-            return _json(ANY.encode(value, self._context))
+                return _to_json({type_id(type(value)): self._encode_fields(value)})
+            return _to_json(ANY.encode(value, self._context))
         except Exception as problem:  # no plain form, or an object that cannot even be described
-            return _lost(value, problem)
+            return _describe_lost(value, problem)
 
-    def _fields(self, value: Any) -> Any:
+    def _encode_fields(self, value: Any) -> Any:
         return self._context.plan(type(value)).encode(value, self._context)
 
-    def _ranking(self, value: Ranking) -> str:
-        """As the codec writes it, with the nodes as references; most stored values are rankings, so it is written for
-        speed."""
-        known, hit = self._hits, self._hit
-        hits = [known.get(id(one)) or hit(one) for one in value.hits]
+    def _encode_ranking(self, value: Ranking) -> str:
+        """Encode a ranking as the codec does, with nodes as references; most stored values are rankings, so it is
+        written for speed."""
+        hit_texts, encode_hit = self._hits, self._encode_hit
+        hits = [hit_texts.get(id(item)) or encode_hit(item) for item in value.hits]
         source = f',"source":{quoted(value.source)}' if value.source else ""
         return f'{{"Ranking":{{"query":{{"use":"{self.hash_of(value.query)}"}},"hits":[{",".join(hits)}]{source}}}}}'
 
-    def _hit(self, hit: Hit) -> str:
+    def _encode_hit(self, hit: Hit) -> str:
         is_finite = hit.score - hit.score == 0 and all(part - part == 0 for _, part in hit.parts)
         if type(hit) is Hit and type(hit.score) is float and not hit.found and is_finite:
-            parts = f',"parts":{_json(hit.parts)}' if hit.parts else ""
+            parts = f',"parts":{_to_json(hit.parts)}' if hit.parts else ""
             text = f'{{"node":{{"use":"{self.hash_of(hit.node)}"}},"score":{hit.score!r}{parts}}}'
         else:
-            text = _json(self._fields(hit))
+            text = _to_json(self._encode_fields(hit))
         self._hits[id(hit)] = text
         return text
 
-    def _put(self, text: str) -> str:
+    def _add_text(self, text: str) -> str:
         if self.redact is not None:
-            text = redacted_json(text, self.redact)
+            text = redact_json(text, self.redact)
         raw = text.encode("utf-8", "surrogatepass")
-        if len(raw) > self.most:
-            text = json.dumps({LOST: f"{len(raw):,} bytes, of which {self.most:,} are kept", WORDS: text[:BEGINNING]})
+        if len(raw) > self.max_bytes:
+            text = json.dumps(
+                {LOST: f"{len(raw):,} bytes, of which {self.max_bytes:,} are kept", WORDS: text[:BEGINNING]}
+            )
             raw = text.encode("utf-8", "surrogatepass")
-        found = blake2b(raw, digest_size=16).hexdigest()
-        if self.memory.add(found):
-            self._rows.append((found, raw, self._now, len(raw)))
+        digest = blake2b(raw, digest_size=16).hexdigest()
+        if self.memory.add(digest):
+            self._rows.append((digest, raw, self._now, len(raw)))
             self.memory.bytes += len(raw)
-        return found
+        return digest
 
 
-def _json(plain: Any) -> str:
+def _to_json(plain: Any) -> str:
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _lost(value: Any, problem: Exception) -> str:
+def _describe_lost(value: Any, problem: Exception) -> str:
     try:
         words = repr(value)[:BEGINNING]
     except Exception:
@@ -262,7 +271,7 @@ def _lost(value: Any, problem: Exception) -> str:
 
 
 class ValueLost(StoreError):
-    """A value is not in the journal, or only in words."""
+    """Error for a value that is not in the journal, or only in words."""
 
     def __init__(self, reason: str, words: str = "") -> None:
         super().__init__(reason)
@@ -270,24 +279,24 @@ class ValueLost(StoreError):
 
 
 class ValueReader(Mapping[str, Any]):
-    """The values of a journal by their hashes; raises `ValueLost` where one is not there.
+    """Values of a journal by their hashes; raises `ValueLost` for one that is not there.
 
     Args:
-        known: operators and values that may be named, by id.
+        classes: operators and values that may be named, by id.
         accept: is shown what is read, and raises for what may not be.
     """
 
     def __init__(
         self,
         database: JournalFile,
-        known: Mapping[str, Any] = IMPORTED,
+        classes: Mapping[str, Any] = IMPORTED,
         accept: Callable[[Any], None] | None = None,
     ) -> None:
-        self.database, self.known, self.accept = database, known, accept
-        self._found: dict[str, Any] = {}
+        self.database, self.classes, self.accept = database, classes, accept
+        self._values: dict[str, Any] = {}
 
-    def plain(self, hash: str) -> Any:
-        """What is written under a hash."""
+    def read_plain(self, hash: str) -> Any:
+        """Return what is written under a hash."""
         if not hash:
             raise ValueLost("It was not kept.")
         try:
@@ -305,15 +314,15 @@ class ValueReader(Mapping[str, Any]):
             raise ValueLost(f"It is not as it was written: {error}.") from error
 
     def __getitem__(self, hash: str) -> Any:
-        if hash not in self._found:
-            plain = self.plain(hash)
+        if hash not in self._values:
+            plain = self.read_plain(hash)
             if isinstance(plain, dict) and LOST in plain:
                 raise ValueLost(f"It cannot be read back: {plain[LOST]}.", str(plain.get(WORDS, "")))
             try:
-                self._found[hash] = decode(plain, Any, known=self.known, given=self, accept=self.accept)
+                self._values[hash] = decode(plain, Any, classes=self.classes, objects=self, accept=self.accept)
             except CodecError as error:
                 raise ValueLost(f"It cannot be read back: {error}") from error
-        return self._found[hash]
+        return self._values[hash]
 
     def __bool__(self) -> bool:
         return True
@@ -325,4 +334,4 @@ class ValueReader(Mapping[str, Any]):
         return iter(())
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._values)

@@ -9,13 +9,13 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.fingerprint.digest import source_of
-from spolia.core.function import untold
-from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.core.function import hidden_dependency
+from spolia.core.run_context import charge, check_cancelled, record_access
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError
 from spolia.models.http.replies import estimate_tokens
 from spolia.models.protocols import Kind
-from spolia.types import Usage, Value, digest_of, kept
+from spolia.types import Usage, Value, digest_of, lazy_property
 
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
@@ -53,22 +53,22 @@ class FunctionEmbedder(Value):
             object.__setattr__(self, "name", getattr(self.function, "__name__", type(self.function).__name__))
         if "<" in self.name:
             raise ModelError(f"{self.name} is not a name that a store could know the vectors by. Write name='...'.")
-        code = str(id(self.function)) if untold(self.function) else source_of(self.function)
+        code = str(id(self.function)) if hidden_dependency(self.function) else source_of(self.function)
         object.__setattr__(self, "code", code)
 
-    @kept
+    @lazy_property
     def dimension(self) -> int:
         """Length of its vectors, from embedding one text."""
         return int(self.embed(["dimension"], kind="passage").shape[1])
 
     def fingerprint(self) -> str | None:
         """Return name and code; None for a function whose code does not tell what it does, such as a closure."""
-        return None if untold(self.function) else f"{self.name}/{self.window}/{digest_of(self.code).hex()}"
+        return None if hidden_dependency(self.function) else f"{self.name}/{self.window}/{digest_of(self.code).hex()}"
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """Embed each text as a vector of length 1; ModelError for another number of rows, zeros, NaN or infinity."""
         check_cancelled()
-        reach(self)
+        record_access(self)
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
         rows = np.asarray(self._bind_kind(kind)(list(texts)), np.float64)

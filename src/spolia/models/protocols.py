@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from spolia.core.type_compatibility import lacking, members
+from spolia.core.type_compatibility import members, missing_members
 from spolia.core.validation import capabilities_of, capable
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, WiringError
@@ -333,10 +333,10 @@ def refuse_no_embedder(candidate: object, owner: str, *kinds: type) -> None:
     Traceback (most recent call last):
     spolia.errors.WiringError: It wants an embedder, and was given 8 (int). Write MiniLM(); docs/...
     """
-    if not isinstance(candidate, (type, str)) and any(not lacking(candidate, kind) for kind in kinds):
+    if not isinstance(candidate, (type, str)) and any(not missing_members(candidate, kind) for kind in kinds):
         return
-    kind = max(kinds, key=lambda kind: len(members(kind)) - len(lacking(candidate, kind)))
-    missing = lacking(candidate, kind)
+    kind = max(kinds, key=lambda kind: len(members(kind)) - len(missing_members(candidate, kind)))
+    missing = missing_members(candidate, kind)
     message = f"{owner} wants an embedder, and was given {candidate!r:.80} ({type(candidate).__name__})."
     if isinstance(candidate, type):
         raise WiringError(f"{message} Write {candidate.__name__}(...).")

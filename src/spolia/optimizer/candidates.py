@@ -12,7 +12,7 @@ from spolia.core.combinators.space import Point, Space
 from spolia.core.operator import Operator, Then, Vary
 from spolia.errors import WiringError
 from spolia.stores.corpus import NodeGroup
-from spolia.types import Query, digest_of, kept
+from spolia.types import Query, digest_of, lazy_property
 
 LISTED_POINTS = 10_000
 """Points up to which a space is listed; of a larger one as many flows are drawn."""
@@ -95,7 +95,7 @@ class Candidates:
             self._lengths[number] = len(repr(self.flows[number]))
         return self._lengths[number]
 
-    @kept
+    @lazy_property
     def is_listed(self) -> bool:
         """Return whether `all_flows` holds all flows of the space."""
         return self.space.size <= LISTED_POINTS
@@ -105,7 +105,7 @@ class Candidates:
         """Return how many flows there are; of a space that is not listed, how many points."""
         return len(self.all_flows) if self.is_listed else self.space.size
 
-    @kept
+    @lazy_property
     def all_flows(self) -> Sequence[int]:
         """Return all flows, or a sample of a space with more than 10,000 points."""
         if self.is_listed:
@@ -148,7 +148,7 @@ class Candidates:
             return [number]
         values = range(len(self.space.places[place].values))
         return list(
-            dict.fromkeys(self._valid_numbers(self.space.completed({**point, place: index}) for index in values))
+            dict.fromkeys(self._valid_numbers(self.space.complete({**point, place: index}) for index in values))
         )
 
     def find_near(self, points: Sequence[Point]) -> list[int]:
@@ -158,7 +158,7 @@ class Candidates:
             {name: index for name, index in point.items() if name in places and 0 <= index < len(places[name].values)}
             for point in points
         )
-        return list(dict.fromkeys(self._valid_numbers(self.space.completed(point) for point in fitting)))
+        return list(dict.fromkeys(self._valid_numbers(self.space.complete(point) for point in fitting)))
 
     def _valid_numbers(self, points: Iterator[Point]) -> Iterator[int]:
         for point in points:

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from spolia.core.operator import Operator, Then
 from spolia.core.run_context import attempt
-from spolia.core.sweepable import Swept
+from spolia.core.sweepable import VariantRanking
 from spolia.core.type_compatibility import fits
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.rank_measures import FullRecall
 from spolia.generation.prompt import fit_passages
 from spolia.generation.reader import Reader
 from spolia.optimizer.candidates import Candidates
-from spolia.orchestration.sweep import is_swept, sweeper
+from spolia.orchestration.sweep import build_variant_runner, is_sweepable
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
 from spolia.types import Failure, Item, Query, Ranking, digest_of
@@ -186,7 +186,7 @@ class ShownContexts:
 
     def __init__(self, flows: Sequence[ReaderFlow], number_prompt: Callable[[bytes], int]) -> None:
         self.flows, self.number_prompt = flows, number_prompt
-        self.run_variants = sweeper([flow.search for flow in flows])
+        self.run_variants = build_variant_runner([flow.search for flow in flows])
         self.keys = [(flow.query_steps, flow.reader.digest) for flow in flows]
         self.models = [_model_digest(flow.reader) for flow in flows]
 
@@ -210,7 +210,7 @@ class ShownContexts:
         return [number for number, *_ in results], list(answer_keys), [quality for *_, quality in results]
 
     def _compute_context(
-        self, reader: Reader, model: bytes, variant: Swept, item: Item
+        self, reader: Reader, model: bytes, variant: VariantRanking, item: Item
     ) -> tuple[int, AnswerKey, float]:
         ranking = fit_passages(variant.ranking, reader.max_passages, reader.max_characters)
         measure = FullRecall(max(1, reader.max_passages))
@@ -241,4 +241,4 @@ def _flatten_steps(flow: Operator[Any, Any]) -> Sequence[Operator[Any, Any]]:
 
 def make_sweepable(flow: Operator[Query, Ranking]) -> Operator[Query, Ranking]:
     """Return the flow, or an equal one that can be swept."""
-    return flow if is_swept(flow) else flow >> Cut()
+    return flow if is_sweepable(flow) else flow >> Cut()

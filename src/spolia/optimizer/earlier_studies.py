@@ -165,7 +165,7 @@ class SpaceNames:
     def is_known(self, point: Point) -> bool:
         """Return whether a point decides enough of the places of its flow."""
         space = self.candidates.space
-        open_ = [name for name in space.completed(point) if len(space.places[name].values) > 1]
+        open_ = [name for name in space.complete(point) if len(space.places[name].values) > 1]
         return sum(name in point for name in open_) >= max(1, KNOWN_SHARE * len(open_))
 
 

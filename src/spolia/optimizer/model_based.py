@@ -67,7 +67,7 @@ def _suggest_flow(trial: Any, candidates: Candidates) -> int | None:
     """Return the flow that a trial draws, place by place, since the places that matter depend on earlier ones; None if
     its candidates do not go together."""
     space, point = candidates.space, dict[str, int]()
-    while name := next((open_place for open_place in space.completed(point) if open_place not in point), None):
+    while name := next((open_place for open_place in space.complete(point) if open_place not in point), None):
         place = space.places[name]
         if order := place.order:
             point[name] = order[trial.suggest_int(name, 0, len(order) - 1)]

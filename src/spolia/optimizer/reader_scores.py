@@ -131,7 +131,7 @@ class ReaderScores:
         part, store = self.scores.select_part([flow], range(question, question + 1)), self.scores.store
         columns: dict[str, Any] = {name: getattr(lane, name) for name in ("usage", "spent", "cached", "interrupted")}
         columns |= {
-            "steps": lane.steps(self.scores.candidates.flows[flow]),
+            "steps": lane.count_calls(self.scores.candidates.flows[flow]),
             "run": store.register_run(self.scores.run.id),
         }
         columns |= {"lane": lane.number, "seconds": nan, "opening": nan}

@@ -16,12 +16,12 @@ import numpy as np
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import attempt
-from spolia.core.sweepable import Swept
+from spolia.core.sweepable import VariantRanking
 from spolia.errors import DataError, SpoliaError, StepFailed, WorkersFailed
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.retrieval_measure import OWN, CutMeasure, gold_marks, gold_shape
 from spolia.optimizer.score_board import Floats
-from spolia.orchestration.sweep import Together, sweeper
+from spolia.orchestration.sweep import VariantRunner, build_variant_runner
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
 from spolia.stores import Corpus, NodeGroup
@@ -75,7 +75,7 @@ class SweepScores:
         depths = [measure.k if isinstance(measure, CutMeasure) else None for measure in measures]
         self._max_depth = None if None in depths else max(filter(None, depths), default=None)
         self._by_gold: dict[object, dict[tuple[object, ...], Sequence[float]]] = {}
-        self._sweeper: tuple[Chains, Together] = (), sweeper([])
+        self._sweeper: tuple[Chains, VariantRunner] = (), build_variant_runner([])
 
     def __call__(self, chains: Chains, items: Sequence[Item]) -> Floats:
         """Return float64[questions, flows, measures]. What fails together is tried in parts: each question alone, then
@@ -99,15 +99,15 @@ class SweepScores:
             raise StepFailed(degraded)
         return np.array(scores, np.float64)
 
-    def _cached_sweeper(self, chains: Chains) -> Together:
+    def _cached_sweeper(self, chains: Chains) -> VariantRunner:
         previous = self._sweeper[0]
         if len(previous) != len(chains) or any(
             old_chain is not new_chain for old_chain, new_chain in zip(previous, chains, strict=True)
         ):
-            self._sweeper = chains, sweeper(chains)
+            self._sweeper = chains, build_variant_runner(chains)
         return self._sweeper[1]
 
-    def score_rankings(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
+    def score_rankings(self, rankings: Sequence[VariantRanking], item: Item) -> Iterator[Sequence[float]]:
         """Yield the scores of each measure, by ranking."""
         scores_by_key = {} if item.quotes else self._by_gold.setdefault(gold_shape(item), {})
         places: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What decides and what merges: routers, judges, fusion."""
+"""Routers, judges and fusions: operators that decide, and operators that merge."""
 
 from spolia.core.public_names import exports
 

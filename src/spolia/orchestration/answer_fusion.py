@@ -1,4 +1,4 @@
-"""What several answers cite, with numbers that mean the same in all of them."""
+"""Fusion of several answers, with one numbering for their citations."""
 
 import re
 from collections import Counter
@@ -20,31 +20,31 @@ from spolia.types import Answer, Citation, Failure, Ranking
 _MARKER = re.compile(r"(?<!\s)(\s*+)\[(\d{1,4})\]")
 
 
-def together(answers: Sequence[Answer]) -> tuple[list[str], list[list[Citation]]]:
-    """The texts of the answers with marks in one numbering, and the citations of each number, from 1."""
+def renumber_citations(answers: Sequence[Answer]) -> tuple[list[str], list[list[Citation]]]:
+    """Return the texts of the answers with marks in one numbering, and the citations of each number, from 1."""
     numbers: dict[tuple[object, ...], int] = {}
     cited: list[list[Citation]] = []
     texts = []
     for answer in answers:
-        named: dict[str, int] = {}
+        new_numbers: dict[str, int] = {}
         for marker in dict.fromkeys(citation.marker for citation in answer.citations):
             own = [citation for citation in answer.citations if citation.marker == marker]
             place = tuple((citation.node, citation.uri, citation.span) for citation in own)
             if place not in numbers:
                 numbers[place] = len(numbers) + 1
                 cited.append([citation.but(marker=str(numbers[place])) for citation in own])
-            named[marker] = numbers[place]
-        texts.append(_MARKER.sub(lambda mark, named=named: _renamed(mark, named), answer.text))  # type: ignore[misc]
+            new_numbers[marker] = numbers[place]
+        texts.append(_MARKER.sub(lambda mark, named=new_numbers: _renumber_marker(mark, named), answer.text))  # type: ignore[misc]
     return texts, cited
 
 
-def _renamed(mark: re.Match[str], named: dict[str, int]) -> str:
-    """The mark with its number in all answers; what names nothing is taken out."""
-    return f"{mark[1]}[{named[mark[2]]}]" if mark[2] in named else ""
+def _renumber_marker(mark: re.Match[str], new_numbers: dict[str, int]) -> str:
+    """Return the mark with its number in all answers; a mark without a citation is removed."""
+    return f"{mark[1]}[{new_numbers[mark[2]]}]" if mark[2] in new_numbers else ""
 
 
-def evidence_of(answers: Sequence[Answer]) -> Ranking | None:
-    """All that any of them was made from, each hit once."""
+def merge_evidence(answers: Sequence[Answer]) -> Ranking | None:
+    """Merge the evidence of all answers, each hit once."""
     rankings = [answer.evidence for answer in answers if answer.evidence is not None]
     if not rankings:
         return None
@@ -74,7 +74,7 @@ class MajorityVote(Operator[Sequence[Answer], Answer]):
             raise StepFailed("There is no answer to choose from: every arm before the vote failed or was dropped.")
         voices = [(answer.abstained, "" if answer.abstained else plain_words(answer.text)) for answer in value]
         counts = Counter(voices)
-        return value[max(range(len(value)), key=lambda at: (counts[voices[at]], -at))]
+        return value[max(range(len(value)), key=lambda index: (counts[voices[index]], -index))]
 
 
 FUSE: Role[str] = Role("spolia:orchestration/prompts/fuse.txt", Text(), default=NOTHING)
@@ -122,29 +122,33 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
     def apply(self, value: Sequence[Answer], /) -> Answer:
         if not value:
             raise StepFailed("There is no answer to fuse: every arm before the fusion failed or was dropped.")
-        said = [answer for answer in value if not answer.abstained]
-        if len(said) < 2:
-            return (said or value)[0]
-        evidence = evidence_of(said)
+        answers = [answer for answer in value if not answer.abstained]
+        if len(answers) < 2:
+            return (answers or value)[0]
+        evidence = merge_evidence(answers)
         question = evidence.query.question if evidence is not None else ""
-        texts, cited = together(said)
-        brief = Brief.from_texts(question=question, answers=tuple(self._short(texts, question)))
+        texts, cited = renumber_citations(answers)
+        brief = Brief.from_texts(question=question, answers=tuple(self._shorten_texts(texts, question)))
         (reply,) = replies(Ask(self.llm, self.role, self.max_tokens), [brief])
         if isinstance(reply, Failure) or reply == NOTHING:
-            return said[0]
+            return answers[0]
         markers = Markers(len(cited))
         text = markers.feed(reply) + markers.end()
         citations = tuple(citation for number in markers.used for citation in cited[number - 1])
-        return Answer(text, citations, "answered", evidence, markers.faults()) if text else said[0]
+        return Answer(text, citations, "answered", evidence, markers.faults()) if text else answers[0]
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return None if rows is None else rows * self.shorten.calls + self.role.calls
 
-    def _short(self, texts: Sequence[str], question: str) -> list[str]:
-        """The texts, with long ones shortened, or cut if that fails."""
+    def _shorten_texts(self, texts: Sequence[str], question: str) -> list[str]:
+        """Shorten long texts by the model, or cut them if that fails."""
         long = [text for text in texts if len(text) > self.characters]
         briefs = [Brief.from_texts(question=question, answer=shorten(text, 10 * self.characters)) for text in long]
-        told = replies(Ask(self.llm, self.shorten, self.max_tokens), briefs)
-        made = zip(long, told, strict=True)
-        short = {text: one for text, one in made if not isinstance(one, Failure) and one != NOTHING}
+        short_replies = replies(Ask(self.llm, self.shorten, self.max_tokens), briefs)
+        pairs = zip(long, short_replies, strict=True)
+        short = {
+            text: short_text
+            for text, short_text in pairs
+            if not isinstance(short_text, Failure) and short_text != NOTHING
+        }
         return [shorten(short.get(text, text), self.characters) for text in texts]

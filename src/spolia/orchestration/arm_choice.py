@@ -1,4 +1,4 @@
-"""From scores of arms to the name of one."""
+"""Choice of an arm by the scores of all arms."""
 
 import math
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from typing import Any
 from spolia.core.call_bounds import total
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
-from spolia.core.type_compatibility import fits, name_of, one_of, refuse_numbers
+from spolia.core.type_compatibility import fits, literal_type, name_of, refuse_numbers
 from spolia.errors import WiringError
 from spolia.orchestration.similarity_router import arms_of, scores_of
 from spolia.types import ArmScores, Query
 
 
-def _arms(op: Operator[ArmScores, str], taken: Any) -> tuple[str, ...] | None:
-    """The arms that are scored, where that is known."""
-    if not fits(ArmScores, taken, {}):
+def _find_arms(op: Operator[ArmScores, str], input_type: Any) -> tuple[str, ...] | None:
+    """Return the scored arms, or None if they are unknown."""
+    if not fits(ArmScores, input_type, {}):
         raise WiringError(
-            f"{op.short} takes ArmScores, not {name_of(taken)}. Put an operator that scores arms >> before it: "
+            f"{op.short} takes ArmScores, not {name_of(input_type)}. Put an operator that scores arms >> before it: "
             "ByKeywords, ByMeaning or ByNextToken."
         )
-    return arms_of(taken)
+    return arms_of(input_type)
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class PickArm(Operator[ArmScores, str]):
         super().__post_init__()
         refuse_numbers(self, "a number", "floor")
 
-    def gives(self, taken: Any, /) -> Any:
-        arms = _arms(self, taken)
-        return str if arms is None else one_of((*(arms if self.floor <= 1 else ()), self.default))
+    def gives(self, input_type: Any, /) -> Any:
+        arms = _find_arms(self, input_type)
+        return str if arms is None else literal_type((*(arms if self.floor <= 1 else ()), self.default))
 
     def apply(self, value: ArmScores, /) -> str:
         best, highest = self.default, max(self.floor, 0.0)
@@ -96,11 +96,11 @@ class Exceeds(Operator[ArmScores, str]):
         super().__post_init__()
         refuse_numbers(self, "a number", "threshold")
 
-    def gives(self, taken: Any, /) -> Any:
-        arms = _arms(self, taken)
+    def gives(self, input_type: Any, /) -> Any:
+        arms = _find_arms(self, input_type)
         may_exceed = arms is None or (self.arm in arms and self.threshold < 1)
         may_not = arms is None or self.arm not in arms or self.threshold >= 0
-        return one_of((self.arm,) * may_exceed + (self.otherwise,) * may_not)
+        return literal_type((self.arm,) * may_exceed + (self.otherwise,) * may_not)
 
     def apply(self, value: ArmScores, /) -> str:
         score = value.by_arm.get(self.arm, 0.0)
@@ -140,18 +140,21 @@ class Blend(Operator[Query, ArmScores]):
         super().__post_init__()
         refuse_numbers(self, "a number from 0 to 1", "weight")
 
-    def gives(self, taken: Any, /) -> Any:
-        super().gives(taken)
-        asked = (self.first, self.second)[self.weight == 0 : 2 - (self.weight == 1)]
-        arms = [arms_of(judge.gives(taken)) for judge in asked]
-        return ArmScores if None in arms else scores_of(dict.fromkeys(name for some in arms for name in some or ()))
+    def gives(self, input_type: Any, /) -> Any:
+        super().gives(input_type)
+        judges = (self.first, self.second)[self.weight == 0 : 2 - (self.weight == 1)]
+        arms = [arms_of(judge.gives(input_type)) for judge in judges]
+        return ArmScores if None in arms else scores_of(dict.fromkeys(name for names in arms for name in names or ()))
 
     def apply(self, value: Query, /) -> ArmScores:
         if self.weight in (0, 1):
             return (self.first if self.weight else self.second)(value)
-        one, other = self.first(value).by_arm, self.second(value).by_arm
-        return ArmScores.of(
-            {arm: self.weight * one.get(arm, 0.0) + (1 - self.weight) * other.get(arm, 0.0) for arm in one | other}
+        first_scores, second_scores = self.first(value).by_arm, self.second(value).by_arm
+        return ArmScores.from_scores(
+            {
+                arm: self.weight * first_scores.get(arm, 0.0) + (1 - self.weight) * second_scores.get(arm, 0.0)
+                for arm in first_scores | second_scores
+            }
         )
 
     def calls(self, rows: int | None = None, /) -> int | None:

@@ -1,4 +1,4 @@
-"""What all fusions have in common: several rankings side by side become one."""
+"""Base of all fusions: several rankings become one."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from spolia.core.operator import Operator
-from spolia.core.sweepable import Swept
+from spolia.core.sweepable import VariantRanking
 from spolia.core.type_compatibility import refuse_counts
 from spolia.deferred import numpy as np
 from spolia.errors import StepFailed
-from spolia.ranking.alignment import Aligned
-from spolia.ranking.fusion import checked_weights
+from spolia.ranking.alignment import AlignedLists
+from spolia.ranking.fusion import check_weights
 from spolia.types import Hit, Node, Query, Ranking
-from spolia.types.value import maker
+from spolia.types.value import unchecked_constructor
 
 if TYPE_CHECKING:
-    from spolia.ranking.alignment import Aligned, Numbers
+    from spolia.ranking.alignment import AlignedLists, Numbers
 
-_hit = maker(Hit)
+_hit = unchecked_constructor(Hit)
 PartScores: TypeAlias = tuple[tuple[str, float], ...]
 
 
 class Fusion(Operator[Sequence[Ranking], Ranking]):
-    """Base of what makes one ranking of several; a node that several have found is one hit.
+    """Base of operators that fuse several rankings; a node in several of them is one hit.
 
     Equal scores: the better rank first, then the id. A subclass is a frozen dataclass with this field, and writes
-    `scores`; where variants of it can be computed together, `alike` and `weights_of` too.
+    `scores`; where variants of it can be computed together, `variant_key` and `weights_of` too.
 
     Args:
         top_k: hits to keep.
@@ -46,166 +46,177 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
         refuse_counts(self, "top_k")
 
     @abstractmethod
-    def scores(self, side_by_side: SideBySide, variants: Sequence[Self], weights: Numbers, /) -> Numbers:
-        """float64[variants, documents] by variants that are scaled alike, of float64[variants, rankings] weights."""
+    def scores(self, table: RankingTable, variants: Sequence[Self], weights: Numbers, /) -> Numbers:
+        """Return float64[variants, documents] for variants of one scaling, from float64[variants, rankings] weights."""
 
-    def alike(self) -> object:
-        """All fusions are computed together."""
+    def variant_key(self) -> object:
+        """Return one key for all fusions, which are computed together."""
         return Fusion
 
-    def scaled_alike(self) -> object:
-        """Variants of one class that give the same are rows of one array."""
+    def scaling_key(self) -> object:
+        """Return the key of variants of one class that are rows of one array."""
         return self.top_k
 
-    def together(self, variants: Sequence[Fusion], /) -> Callable[[Sequence[Sequence[Ranking]]], list[list[Swept]]]:
-        """The rankings are laid side by side once, and scaled once for variants that are scaled alike."""
+    def run_variants(
+        self, variants: Sequence[Fusion], /
+    ) -> Callable[[Sequence[Sequence[Ranking]]], list[list[VariantRanking]]]:
+        """Align the rankings once, and scale them once for all variants with the same scaling."""
         places: dict[object, list[int]] = {}
         for place, variant in enumerate(variants):
-            places.setdefault((type(variant), variant.scaled_alike()), []).append(place)
-        parts = [(own, _Alike([variants[place] for place in own])) for own in places.values()]
+            places.setdefault((type(variant), variant.scaling_key()), []).append(place)
+        parts = [(own, _VariantGroup([variants[place] for place in own])) for own in places.values()]
 
-        def fused(rankings: Sequence[Ranking]) -> list[Swept]:
-            documents, found = _Documents(SideBySide.of(rankings)), dict[int, Swept]()
-            for own, alike in parts:
-                found |= zip(own, alike.fused(documents), strict=True)
-            return [found[place] for place in range(len(variants))]
+        def fuse_variants(rankings: Sequence[Ranking]) -> list[VariantRanking]:
+            documents, results = _DocumentPool(RankingTable.from_rankings(rankings)), dict[int, VariantRanking]()
+            for own, group in parts:
+                results |= zip(own, group.fuse(documents), strict=True)
+            return [results[place] for place in range(len(variants))]
 
-        return lambda values: [fused(rankings) for rankings in values]
+        return lambda values: [fuse_variants(rankings) for rankings in values]
 
     def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
-        """How much each ranking counts; one of weight 0 has no say, not even between equal scores."""
+        """Return how much each ranking counts; one of weight 0 does not even decide between equal scores."""
         return [ranking.query.weight for ranking in rankings]
 
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
-        side_by_side = SideBySide.late(value) or SideBySide.of(value)
-        weights = checked_weights(len(value), self.weights_of(value))
-        scores = self.scores(side_by_side, [self], np.array([weights], dtype=np.float64))
-        (order,) = side_by_side.aligned.best(scores, weights, self.top_k).tolist()
-        return side_by_side.ranking(order, scores[0, order].tolist())
+        table = RankingTable.from_late_rankings(value) or RankingTable.from_rankings(value)
+        weights = check_weights(len(value), self.weights_of(value))
+        scores = self.scores(table, [self], np.array([weights], dtype=np.float64))
+        (order,) = table.aligned.select_best(scores, weights, self.top_k).tolist()
+        return table.ranking(order, scores[0, order].tolist())
 
 
 @dataclass(frozen=True, eq=False)
-class SideBySide:
-    """Rankings to be fused, at least one, and their documents, each with the first hit of it."""
+class RankingTable:
+    """At least one ranking to fuse, and the documents, each with its first hit."""
 
     rankings: Sequence[Ranking]
-    aligned: Aligned
+    aligned: AlignedLists
     hits: Sequence[Hit] | Mapping[int, Hit]
 
     @classmethod
-    def of(cls, rankings: Sequence[Ranking]) -> Self:
-        """Rankings with what is needed to fuse them; StepFailed without any."""
+    def from_rankings(cls, rankings: Sequence[Ranking]) -> Self:
+        """Align rankings for fusion; raise StepFailed if there are none."""
         if not rankings:
             raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
-        held = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]
+        hits_by_id = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]
         names = [[hit.node.id for hit in ranking.hits] for ranking in rankings]
-        if twice := _with_two_meanings(rankings, held):
-            names = [[_named(hit.node, twice) for hit in ranking.hits] for ranking in rankings]
-            held = [{_named(hit.node, twice): hit for hit in reversed(ranking.hits)} for ranking in rankings]
+        if ambiguous_ids := _find_ambiguous_ids(rankings, hits_by_id):
+            names = [[_name_document(hit.node, ambiguous_ids) for hit in ranking.hits] for ranking in rankings]
+            hits_by_id = [
+                {_name_document(hit.node, ambiguous_ids): hit for hit in reversed(ranking.hits)} for ranking in rankings
+            ]
         first: dict[str, Hit] = {}
-        for own in reversed(held):
+        for own in reversed(hits_by_id):
             first |= own
         number = dict(zip(first, range(len(first)), strict=True))
         places = tuple(np.fromiter(map(number.__getitem__, own), np.int64, len(own)) for own in names)
         scores = tuple(np.array([hit.score for hit in ranking.hits], dtype=np.float64) for ranking in rankings)
-        return cls(rankings, Aligned(list(first), places, scores), list(first.values()))
+        return cls(rankings, AlignedLists(list(first), places, scores), list(first.values()))
 
     @classmethod
-    def late(cls, rankings: Sequence[Ranking]) -> Self | None:
-        """Late rankings of one snapshot, whose documents are identified by their keys; None for others.
+    def from_late_rankings(cls, rankings: Sequence[Ranking]) -> Self | None:
+        """Align late rankings of one snapshot, whose documents are identified by their keys; None for others.
 
         The nodes are fetched of those documents that may be among the best.
         """
-        found = [ranking.late for ranking in rankings]
-        parts = [late for late in found if late is not None]
-        if not parts or len(parts) < len(found) or any(late.fetch != parts[0].fetch for late in parts):
+        optional_hits = [ranking.late_hits for ranking in rankings]
+        late_lists = [late_hits for late_hits in optional_hits if late_hits is not None]
+        if (
+            not late_lists
+            or len(late_lists) < len(optional_hits)
+            or any(late_hits.fetch != late_lists[0].fetch for late_hits in late_lists)
+        ):
             return None
-        if (fetch := parts[0].fetch.for_fusion()) is None:
+        if (fetch := late_lists[0].fetch.for_fusion()) is None:
             return None
         number: dict[int, int] = {}
-        places = tuple(np.array([number.setdefault(key, len(number)) for key in late.keys], np.int64) for late in parts)
-        scores = tuple(np.array(late.scores, dtype=np.float64) for late in parts)
+        places = tuple(
+            np.array([number.setdefault(key, len(number)) for key in late_hits.keys], np.int64)
+            for late_hits in late_lists
+        )
+        scores = tuple(np.array(late_hits.scores, dtype=np.float64) for late_hits in late_lists)
         keys, hits = list(number), dict[int, Hit]()
 
-        def named(wanted: Sequence[int]) -> dict[int, str]:
-            there = fetch([keys[at] for at in wanted])
-            hits.update((at, _hit(there[keys[at]], 0.0, (), ())) for at in wanted if keys[at] in there)
-            return {at: hits[at].node.id for at in wanted if at in hits}
+        def find_names(indexes: Sequence[int]) -> dict[int, str]:
+            nodes = fetch([keys[index] for index in indexes])
+            hits.update((index, _hit(nodes[keys[index]], 0.0, (), ())) for index in indexes if keys[index] in nodes)
+            return {index: hits[index].node.id for index in indexes if index in hits}
 
-        return cls(rankings, Aligned([""] * len(keys), places, scores, named), hits)
+        return cls(rankings, AlignedLists([""] * len(keys), places, scores, find_names), hits)
 
     def ranking(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
-        """The ranking of some documents in an order."""
-        return self.of_parts(order, scores, self.parts(order))
+        """Build the ranking of some documents in an order."""
+        return self.build_ranking(order, scores, self.scores_by_source(order))
 
-    def parts(self, order: Sequence[int]) -> list[PartScores]:
-        """The scores that documents have in the rankings, by source."""
+    def scores_by_source(self, order: Sequence[int]) -> list[PartScores]:
+        """Return the scores that documents have in the rankings, by source."""
         lists = zip(self.rankings, self.aligned.places, self.aligned.scores, strict=True)
-        held = [  # of a document that stands there twice, the first counts
+        by_source = [  # of a document that stands there twice, the first counts
             (ranking.source, dict(zip(places[::-1].tolist(), scores[::-1].tolist(), strict=True)))
             for ranking, places, scores in lists
         ]
-        return [tuple([(source, own[at]) for source, own in held if at in own]) for at in order]
+        return [tuple([(source, own[index]) for source, own in by_source if index in own]) for index in order]
 
-    def of_parts(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[PartScores]) -> Ranking:
+    def build_ranking(self, order: Sequence[int], scores: Sequence[float], parts: Sequence[PartScores]) -> Ranking:
         hits = self.hits
-        return self.ranked(
+        return self.to_ranking(
             [
-                _hit(hits[at].node, score, own, hits[at].found)
-                for at, score, own in zip(order, scores, parts, strict=True)
+                _hit(hits[index].node, score, own, hits[index].found)
+                for index, score, own in zip(order, scores, parts, strict=True)
             ]
         )
 
-    def ranked(self, hits: Sequence[Hit]) -> Ranking:
-        """These hits as a ranking for the query."""
-        return Ranking(asked(self.rankings[0].query), tuple(hits), "fused")
+    def to_ranking(self, hits: Sequence[Hit]) -> Ranking:
+        """Return these hits as a ranking for the query."""
+        return Ranking(original_query(self.rankings[0].query), tuple(hits), "fused")
 
 
 @dataclass(frozen=True, eq=False)
-class _Documents:
-    """The documents side by side as a pool: what each ranking says of each is looked up once."""
+class _DocumentPool:
+    """The documents of a table as a pool; their scores in each ranking are looked up once."""
 
-    side_by_side: SideBySide
+    table: RankingTable
 
     @cached_property
     def query(self) -> Query:
-        return asked(self.side_by_side.rankings[0].query)
+        return original_query(self.table.rankings[0].query)
 
     @cached_property
     def nodes(self) -> list[Node]:
-        hits = self.side_by_side.hits
-        return [hits[at].node for at in range(len(hits))]
+        hits = self.table.hits
+        return [hits[index].node for index in range(len(hits))]
 
     @cached_property
     def _parts(self) -> list[PartScores]:
-        return self.side_by_side.parts(range(len(self.side_by_side.hits)))
+        return self.table.scores_by_source(range(len(self.table.hits)))
 
     def ranking(self, order: Sequence[int], scores: Sequence[float], /) -> Ranking:
-        return self.side_by_side.of_parts(order, scores, [self._parts[at] for at in order])
+        return self.table.build_ranking(order, scores, [self._parts[index] for index in order])
 
 
 @dataclass(frozen=True, eq=False)
-class _Alike:
+class _VariantGroup:
     variants: Sequence[Fusion]
     weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
 
-    def fused(self, documents: _Documents) -> list[Swept]:
-        first, side_by_side = self.variants[0], documents.side_by_side
-        aligned, found = side_by_side.aligned, dict[int, Swept]()
-        weights, by_say = self._weighed(side_by_side.rankings)
-        scores = first.scores(side_by_side, self.variants, weights)
+    def fuse(self, documents: _DocumentPool) -> list[VariantRanking]:
+        first, table = self.variants[0], documents.table
+        aligned, results = table.aligned, dict[int, VariantRanking]()
+        weights, by_say = self._weigh(table.rankings)
+        scores = first.scores(table, self.variants, weights)
         for say, places in by_say.items():
-            order = aligned.best(scores[places], say, first.top_k)
+            order = aligned.select_best(scores[places], say, first.top_k)
             numbers = np.take_along_axis(scores[places], order, axis=1)
-            for place, best, its in zip(places, order.tolist(), numbers.tolist(), strict=True):
-                found[place] = Swept(documents, best, its)
-        return [found[place] for place in range(len(self.variants))]
+            for place, best, best_scores in zip(places, order.tolist(), numbers.tolist(), strict=True):
+                results[place] = VariantRanking(documents, best, best_scores)
+        return [results[place] for place in range(len(self.variants))]
 
-    def _weighed(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:
-        """Weights of the rankings by variant, and the variants by which rankings have a say between equal scores."""
+    def _weigh(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:
+        """Return the weights by variant, and the variants by which rankings decide between equal scores."""
         key = tuple((ranking.source, ranking.query.weight) for ranking in rankings)
         if key not in self.weights:
-            rows = [checked_weights(len(rankings), variant.weights_of(rankings)) for variant in self.variants]
+            rows = [check_weights(len(rankings), variant.weights_of(rankings)) for variant in self.variants]
             by_say: dict[tuple[bool, ...], list[int]] = {}
             for place, row in enumerate(rows):
                 by_say.setdefault(tuple(weight > 0 for weight in row), []).append(place)
@@ -213,25 +224,25 @@ class _Alike:
         return self.weights[key]
 
 
-def _with_two_meanings(rankings: Sequence[Ranking], held: Sequence[dict[str, Hit]]) -> set[str]:
-    """Ids that two stores have given to different texts, of different uris, by the first hit of each id."""
-    found: set[str] = set()
-    before: dict[str, Hit] = {}
-    for ranking, own in zip(rankings, held, strict=True):
-        again = [(own[name].node, before[name].node) for name in before.keys() & own.keys()]
+def _find_ambiguous_ids(rankings: Sequence[Ranking], hits_by_id: Sequence[dict[str, Hit]]) -> set[str]:
+    """Return ids that two stores gave to different texts of different URIs, by the first hit of each id."""
+    ids: set[str] = set()
+    earlier: dict[str, Hit] = {}
+    for ranking, own in zip(rankings, hits_by_id, strict=True):
+        pairs = [(own[name].node, earlier[name].node) for name in earlier.keys() & own.keys()]
         if len(own) < len(ranking.hits):
-            again += [(hit.node, own[hit.node.id].node) for hit in ranking.hits]
-        found |= {one.id for one, other in again if one.uri != other.uri and one.text != other.text}
-        before = before | own if before else own
-    return found
+            pairs += [(hit.node, own[hit.node.id].node) for hit in ranking.hits]
+        ids |= {first.id for first, second in pairs if first.uri != second.uri and first.text != second.text}
+        earlier = earlier | own if earlier else own
+    return ids
 
 
-def _named(node: Node, twice: Set[str]) -> str:
-    return f"{node.id}\0{node.uri}" if node.id in twice else node.id
+def _name_document(node: Node, ambiguous_ids: Set[str]) -> str:
+    return f"{node.id}\0{node.uri}" if node.id in ambiguous_ids else node.id
 
 
-def asked(query: Query) -> Query:
-    """The query as it was before it was rewritten: fusing several rewritings answers the question, not one of them."""
+def original_query(query: Query) -> Query:
+    """Return the query before it was rewritten: a fusion of rewritings answers the question, not one of them."""
     if query.text == query.question:
         return query
     while query.origin is not None and query.text != query.question:

@@ -1,4 +1,4 @@
-"""Rules that stop a loop: by a field of its state, by what a router named."""
+"""Judges that stop a loop: by a field of its state, a router, a model or a classifier."""
 
 import math
 from dataclasses import dataclass, fields
@@ -39,26 +39,26 @@ class StopWhen(Operator[State, Verdict]):
     at_least: float
     reason: str = "sufficient"
 
-    def gives(self, taken: Any, /) -> Any:
-        """A verdict; `WiringError` if the state lacks the field, or it is neither."""
-        found = super().gives(taken)
-        if isinstance(taken, type) and issubclass(taken, State) and taken is not State:
-            state: Any = taken
-            known = dict(declared_fields(state))
-            if self.field not in (names := [f.name for f in fields(taken)]):
-                raise WiringError(f"{taken.__name__} has no field {self.field!r}. It has: {', '.join(names)}.")
-            if not any(fits(kind, known.get(self.field, Any), {}) for kind in (float, str, tuple)):
-                held = name_of(known[self.field])
-                raise WiringError(f"The field {self.field!r} holds {held}. Write one with a number or entries.")
-        return found
+    def gives(self, input_type: Any, /) -> Any:
+        """Return the type of a verdict; raise `WiringError` if the state lacks the field or it has no amount."""
+        output_type = super().gives(input_type)
+        if isinstance(input_type, type) and issubclass(input_type, State) and input_type is not State:
+            state: Any = input_type
+            field_types = dict(declared_fields(state))
+            if self.field not in (names := [f.name for f in fields(input_type)]):
+                raise WiringError(f"{input_type.__name__} has no field {self.field!r}. It has: {', '.join(names)}.")
+            if not any(fits(kind, field_types.get(self.field, Any), {}) for kind in (float, str, tuple)):
+                type_name = name_of(field_types[self.field])
+                raise WiringError(f"The field {self.field!r} holds {type_name}. Write one with a number or entries.")
+        return output_type
 
     def beyond(self, steps: float, state: Any) -> str:
-        """Why a loop of `steps` steps never waits for it, or over a `Chain` ends at its cap; empty where it may."""
+        """Explain why a loop never meets the bound, or over a `Chain` ends at its cap; empty if it may meet it."""
         if not math.isfinite(self.at_least):
             return f"StopWhen waits for {self.at_least}, which never comes. Write a number."
         is_known = isinstance(state, type) and issubclass(state, State) and state is not State
-        held = dict(declared_fields(state)).get(self.field, Any) if is_known else Any
-        if self.at_least <= 0 and not fits(float, held, {}):  # a number may be below 0, a number of entries not
+        field_type = dict(declared_fields(state)).get(self.field, Any) if is_known else Any
+        if self.at_least <= 0 and not fits(float, field_type, {}):  # a number may be below 0, a number of entries not
             return (
                 f"StopWhen stops after the first step: {self.field!r} has 0 entries or more. Write at_least=1 or more."
             )
@@ -71,13 +71,15 @@ class StopWhen(Operator[State, Verdict]):
         )
 
     def apply(self, value: State, /) -> Verdict:
-        known = [f.name for f in fields(value)]
-        if self.field not in known:
-            raise WiringError(f"{type(value).__name__} has no field {self.field!r}. It has: {', '.join(known)}.")
-        found = getattr(value, self.field)
-        amount = len(found) if isinstance(found, (tuple, str)) else found
+        field_names = [f.name for f in fields(value)]
+        if self.field not in field_names:
+            raise WiringError(f"{type(value).__name__} has no field {self.field!r}. It has: {', '.join(field_names)}.")
+        field_value = getattr(value, self.field)
+        amount = len(field_value) if isinstance(field_value, (tuple, str)) else field_value
         if not isinstance(amount, (int, float)):
-            raise WiringError(f"The field {self.field!r} holds {found!r:.60}. Write one with a number or entries.")
+            raise WiringError(
+                f"The field {self.field!r} holds {field_value!r:.60}. Write one with a number or entries."
+            )
         return Verdict(amount >= self.at_least, self.reason)
 
 
@@ -104,11 +106,11 @@ class StopOn(Operator[str, Verdict]):
     label: str
     reason: str = ""
 
-    def gives(self, taken: Any, /) -> Any:
-        """A verdict; after a router that never names the label, `WiringError`."""
-        if get_origin(taken) is Literal and self.label not in (named := get_args(taken)):
-            raise WiringError(f"StopOn waits for {self.label!r}; the router before it only names {', '.join(named)}.")
-        return super().gives(taken)
+    def gives(self, input_type: Any, /) -> Any:
+        """Return the type of a verdict; raise `WiringError` after a router that never names the label."""
+        if get_origin(input_type) is Literal and self.label not in (labels := get_args(input_type)):
+            raise WiringError(f"StopOn waits for {self.label!r}; the router before it only names {', '.join(labels)}.")
+        return super().gives(input_type)
 
     def apply(self, value: str, /) -> Verdict:
         return Verdict(value == self.label, self.reason or self.label)
@@ -147,8 +149,8 @@ class Confident(Operator[Generation, Verdict]):
                 "The reply has no log-probabilities to judge it by. Take a model with the capability 'logprobs', and "
                 "ask it with logprobs=True."
             )
-        least = math.log(self.threshold) if self.threshold else -math.inf
-        return Verdict(all(least <= token.logprob <= 0 for token in value.tokens), "confident")
+        lowest_logprob = math.log(self.threshold) if self.threshold else -math.inf
+        return Verdict(all(lowest_logprob <= token.logprob <= 0 for token in value.tokens), "confident")
 
 
 @dataclass(frozen=True)
@@ -190,10 +192,10 @@ class Classified(Operator[Chain, Verdict]):
         refuse_numbers(self, "a number", "threshold")
 
     def reads(self, value: Chain, /) -> object:
-        return value.query.question, value.written(self.characters)
+        return value.query.question, value.format_text(self.characters)
 
     def apply(self, value: Chain, /) -> Verdict:
-        chain = [value.written(self.characters)]
+        chain = [value.format_text(self.characters)]
         scores = ask_judge(lambda: self.classifier.scores(value.query.question, chain), "the chain goes on")
         if scores is None:
             return Verdict(False, "sufficient")
@@ -252,8 +254,8 @@ class Sufficient(Operator[Ranking, Verdict]):
     def apply(self, value: Ranking, /) -> Verdict:
         if not value.hits:
             return Verdict(False, "sufficient")
-        shown = tuple(node.shown_text[: self.characters] for node in value.cut(self.passages).nodes)
-        label = self._ask(Brief.from_texts(value.query.sample, question=value.query.question, passages=shown))
+        passages = tuple(node.shown_text[: self.characters] for node in value.cut(self.passages).nodes)
+        label = self._ask(Brief.from_texts(value.query.sample, question=value.query.question, passages=passages))
         return Verdict(label == "sufficient", "sufficient")
 
     @property

@@ -10,8 +10,10 @@ from spolia.core.type_compatibility import refuse_counts
 from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph
 from spolia.types import Plan, Query
 
-_MOST = 20_000  # relationships that are looked at for one question
-_SHARED = 4  # letters that two words begin with, at least, to be the same in another form: `works`, `worked`
+_MAX_RELATIONSHIPS = 20_000  # relationships that are looked at for one question
+_MIN_SHARED_LETTERS = (
+    4  # letters that two words begin with, at least, to be the same in another form: `works`, `worked`
+)
 Edge = tuple[str, bool]  # a type of relationship, and whether it is gone along from its start to its end
 
 
@@ -58,76 +60,82 @@ class KnowledgeGuided(Operator[Query, Plan]):
 
     def apply(self, value: Query, /) -> Plan:
         graph = self.graph.graph()
-        asked = _words(value.text)
-        named = named_in(graph, asked)
-        mentioned = {kind for kind in graph.types if _mentions(asked, kind)}
+        words = _words(value.text)
+        entities = find_named_entities(graph, words)
+        mentioned = {kind for kind in graph.types if _is_mentioned(words, kind)}
         best: tuple[int, int, int, list[Edge]] | None = None
-        for path, start, end in self._paths(graph, named):
-            score = len({kind for kind, _ in path} & mentioned) + (end in named and end != start)
-            rank = (-score, len(path), named.index(start), path)
+        for path, start, end in self._paths(graph, entities):
+            score = len({kind for kind, _ in path} & mentioned) + (end in entities and end != start)
+            rank = (-score, len(path), entities.index(start), path)
             if score and (best is None or rank < best):
                 best = rank
         if best is not None:
-            return Plan(value, _steps(named[best[2]], best[3]))
-        note(f"There is no path for the question from {', '.join(one.name for one in named) or 'any node'}.")
+            return Plan(value, _write_steps(entities[best[2]], best[3]))
+        note(f"There is no path for the question from {', '.join(entity.name for entity in entities) or 'any node'}.")
         return Plan(value) if self.fallback is None else self.fallback(value)
 
-    def _paths(self, graph: PropertyGraph, named: list[Entity]) -> Iterator[tuple[list[Edge], Entity, Entity]]:
-        """Paths from what is named, none through a node twice."""
-        room = _MOST
-        open_: list[tuple[list[Edge], Entity, tuple[Entity, ...]]] = [([], one, (one,)) for one in named]
+    def _paths(self, graph: PropertyGraph, entities: list[Entity]) -> Iterator[tuple[list[Edge], Entity, Entity]]:
+        """Yield paths from the named entities; no path passes a node twice."""
+        room = _MAX_RELATIONSHIPS
+        open_: list[tuple[list[Edge], Entity, tuple[Entity, ...]]] = [([], entity, (entity,)) for entity in entities]
         while open_:
             path, start, through = open_.pop(0)
             if path:
                 yield path, start, through[-1]
-            for relation, other in graph.around(through[-1].id) if len(path) < self.hops else ():
+            for relation, neighbour in graph.neighbours(through[-1].id) if len(path) < self.hops else ():
                 room -= 1
                 if room < 0:
-                    note(f"The graph is dense: only {_MOST} relationships around the named entities are used.")
+                    note(
+                        f"The graph is dense: only {_MAX_RELATIONSHIPS} relationships around the named entities are used."
+                    )
                     return
-                if other not in through:
+                if neighbour not in through:
                     edge = relation.type, relation.start == through[-1].id
-                    open_.append(([*path, edge], start, (*through, other)))
+                    open_.append(([*path, edge], start, (*through, neighbour)))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return 0 if self.fallback is None else self.fallback.calls()
 
 
-def named_in(graph: PropertyGraph, asked: list[str]) -> list[Entity]:
-    """The nodes whose names occur in a question, in its order; of names within others the longer one."""
-    text = f" {' '.join(asked)} "
+def find_named_entities(graph: PropertyGraph, words: list[str]) -> list[Entity]:
+    """Return the nodes whose names occur in a question, in its order; a longer name wins over a shorter one in it."""
+    text = f" {' '.join(words)} "
     by_name: dict[str, list[Entity]] = {}
     for entity in graph.entities:
         by_name.setdefault(f" {' '.join(_words(entity.name))} ", []).append(entity)
-    found: dict[int, list[Entity]] = {}
+    by_position: dict[int, list[Entity]] = {}
     for name in sorted(by_name, key=lambda name: (-len(name), name)):
         if len(name) > 3 and name in text:
-            found[text.index(name)] = by_name[name]
+            by_position[text.index(name)] = by_name[name]
             text = text.replace(name, " " * len(name))
-    return [entity for place in sorted(found) for entity in found[place]]
+    return [entity for place in sorted(by_position) for entity in by_position[place]]
 
 
-def _steps(start: Entity, path: list[Edge]) -> tuple[str, ...]:
-    """One question for each relationship; from the second on, about the answer before it."""
+def _write_steps(start: Entity, path: list[Edge]) -> tuple[str, ...]:
+    """Write one question for each relationship; from the second on, about the previous answer."""
     steps = []
     for number, (kind, forward) in enumerate(path):
         about = f"#{number}" if number else start.name.replace("#", "")
-        told = " ".join(_words(kind))
-        steps.append(f"{about} {told} what?" if forward else f"What {told} {about}?")
+        relation_words = " ".join(_words(kind))
+        steps.append(f"{about} {relation_words} what?" if forward else f"What {relation_words} {about}?")
     return tuple(steps)
 
 
-def _mentions(asked: list[str], kind: str) -> bool:
+def _is_mentioned(question_words: list[str], kind: str) -> bool:
     words = _words(kind)
-    telling = [word for word in words if len(word) >= _SHARED] or words
-    return any(_alike(word, other) for word in telling for other in asked)
+    content_words = [word for word in words if len(word) >= _MIN_SHARED_LETTERS] or words
+    return any(_is_same_word(word, question_word) for word in content_words for question_word in question_words)
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether two words are forms of one: they begin with the same letters, most of them."""
-    shared = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def _is_same_word(first: str, second: str) -> bool:
+    """Return whether two words are forms of one: most of their letters, from the first, are the same."""
+    shared = next(
+        (index for index, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
     return (
-        one == other if min(len(one), len(other)) < _SHARED else shared >= max(_SHARED, 0.6 * max(len(one), len(other)))
+        first == second
+        if min(len(first), len(second)) < _MIN_SHARED_LETTERS
+        else shared >= max(_MIN_SHARED_LETTERS, 0.6 * max(len(first), len(second)))
     )
 
 

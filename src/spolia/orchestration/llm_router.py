@@ -1,4 +1,4 @@
-"""Which arm a question belongs to, as a language model says."""
+"""Routers that ask a language model which arm a question belongs to."""
 
 import math
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
-from spolia.core.type_compatibility import one_of, refuse_counts
+from spolia.core.type_compatibility import literal_type, refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import OneOf, Text
 from spolia.models.prompting.likelihood import FirstTokens
@@ -63,14 +63,14 @@ class ByLabel(Operator[Query, str]):
                 f"{self.short}: {self.otherwise!r} is not an arm. Write one of: {', '.join(dict(self.arms))}."
             )
 
-    def gives(self, taken: Any, /) -> Any:
-        super().gives(taken)
-        return one_of(name for name, _ in self.arms)
+    def gives(self, input_type: Any, /) -> Any:
+        super().gives(input_type)
+        return literal_type(name for name, _ in self.arms)
 
     def apply(self, value: Query, /) -> str:
-        described = Setting("\n".join(f"- {name}: {what}" for name, what in self.arms))
-        found: str = self._ask(Brief.from_texts(value.sample, question=value.text, arms=described))
-        return found
+        described = Setting("\n".join(f"- {name}: {description}" for name, description in self.arms))
+        label: str = self._ask(Brief.from_texts(value.sample, question=value.text, arms=described))
+        return label
 
     @property
     def _ask(self) -> Ask:
@@ -125,45 +125,45 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
         super().__post_init__()
         refuse_no_arm(self.arms, self.short)
         refuse_counts(self, "top")
-        if empty := [arm for arm, tokens in self.arms if not any(map(_plain, tokens))]:
+        if empty := [arm for arm, tokens in self.arms if not any(map(_normalize_token, tokens))]:
             raise WiringError(f"{self.short}: the arm {empty[0]!r} has no token. Write what the model says for it.")
 
     def reads(self, value: Query, /) -> Prompt:
         options = Setting("\n".join(f"- {tokens[0]}" for _, tokens in self.arms))
         return Prompt(self.template(value.text).fill({"question": value.text, "options": options}))
 
-    def gives(self, taken: Any, /) -> Any:
-        super().gives(taken)
+    def gives(self, input_type: Any, /) -> Any:
+        super().gives(input_type)
         return scores_of(arm for arm, _ in self.arms)
 
     def apply(self, value: Query, /) -> ArmScores:
-        mass = self._mass(FirstTokens(self.llm, top=self.top)(self.reads(value)))
-        whole = math.fsum(mass.values())
-        if not whole:
+        mass = self._sum_by_arm(FirstTokens(self.llm, top=self.top)(self.reads(value)))
+        total = math.fsum(mass.values())
+        if not total:
             degrade(f"None of the {self.top} most probable next tokens is of an arm.")
-        return ArmScores.of({arm: found / whole if whole else 0.0 for arm, found in mass.items()})
+        return ArmScores.from_scores({arm: probability / total if total else 0.0 for arm, probability in mass.items()})
 
-    def _mass(self, tokens: Iterable[Token]) -> dict[str, float]:
+    def _sum_by_arm(self, tokens: Iterable[Token]) -> dict[str, float]:
         mass = {arm: 0.0 for arm, _ in self.arms}
         for token in tokens:
-            arm = self._arm(_plain(token.text))
+            arm = self._find_arm(_normalize_token(token.text))
             if arm is None:
                 continue
             if token.logprob <= 0:
                 mass[arm] += math.exp(token.logprob)
             else:  # also NaN
-                said = f"The token {token.text!r} has the log-probability {token.logprob}; it is not counted."
-                degrade(said, partly=True)
+                message = f"The token {token.text!r} has the log-probability {token.logprob}; it is not counted."
+                degrade(message, partly=True)
         return mass
 
-    def _arm(self, token: str) -> str | None:
-        """The arm that has a token, or the only one of whose tokens it is the beginning."""
-        labels = [(arm, _plain(label)) for arm, labels in self.arms for label in labels]
+    def _find_arm(self, token: str) -> str | None:
+        """Return the arm that has a token, or the only one of whose tokens it is the beginning."""
+        labels = [(arm, _normalize_token(label)) for arm, labels in self.arms for label in labels]
         if exact := [arm for arm, label in labels if label == token]:
             return exact[0]
         begun = {arm for arm, label in labels if token and label.startswith(token)}
         return begun.pop() if len(begun) == 1 else None
 
 
-def _plain(token: str) -> str:
+def _normalize_token(token: str) -> str:
     return token.strip(" \t\n▁Ġ").casefold()

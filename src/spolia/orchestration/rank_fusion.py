@@ -1,4 +1,4 @@
-"""Several rankings become one: the fusion formulas of `spolia.ranking` as operators."""
+"""Fusions of rankings: the formulas of `spolia.ranking` as operators."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from spolia.core.operator import Operator
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.deferred import numpy as np
 from spolia.errors import WiringError
-from spolia.orchestration.fusion import Fusion, SideBySide
-from spolia.ranking.fusion import by_highest, by_rank, by_score, falling, scaled
+from spolia.orchestration.fusion import Fusion, RankingTable
+from spolia.ranking.fusion import (
+    compute_convex_scores,
+    compute_highest_scores,
+    compute_rank_scores,
+    descending_key,
+    scale_scores,
+)
 from spolia.ranking.scalings import Scaling, min_max, theoretical_min_max, three_sigma, z_score
 from spolia.types import Hit, Ranking
 
@@ -50,10 +56,8 @@ class ReciprocalRankFusion(Fusion):
         super().__post_init__()
         refuse_numbers(self, "a number of at least 0", "k")
 
-    def scores(
-        self, side_by_side: SideBySide, variants: Sequence[ReciprocalRankFusion], weights: Numbers, /
-    ) -> Numbers:
-        return by_rank(side_by_side.aligned, [variant.k for variant in variants], weights)
+    def scores(self, table: RankingTable, variants: Sequence[ReciprocalRankFusion], weights: Numbers, /) -> Numbers:
+        return compute_rank_scores(table.aligned, [variant.k for variant in variants], weights)
 
 
 @dataclass(frozen=True)
@@ -91,12 +95,12 @@ class ConvexCombination(Fusion):
     minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
 
     version: ClassVar[int] = 6
-    known: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
+    normalisations: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
 
     def __post_init__(self) -> None:
-        if self.normalisation not in self.known:
+        if self.normalisation not in self.normalisations:
             raise WiringError(
-                f"There is no normalisation {self.normalisation!r}. Write one of: {', '.join(self.known)}."
+                f"There is no normalisation {self.normalisation!r}. Write one of: {', '.join(self.normalisations)}."
             )
         super().__post_init__()
         if not all(0 <= weight < inf for _, weight in self.weights) or not any(weight for _, weight in self.weights):
@@ -106,34 +110,34 @@ class ConvexCombination(Fusion):
 
     @property
     def fuses(self) -> tuple[str, ...]:
-        """The sources that it can fuse: those that have a weight and, where it is needed, a minimum."""
+        """Return the sources that have a weight and, if the normalisation needs it, a minimum."""
         weighted = tuple(source for source, _ in self.weights)
-        least = {source for source, _ in self.minimums}
-        needs_least = self.normalisation == "theoretical-min-max"
-        return tuple(source for source in weighted if not needs_least or source in least)
+        with_minimum = {source for source, _ in self.minimums}
+        needs_minimum = self.normalisation == "theoretical-min-max"
+        return tuple(source for source in weighted if not needs_minimum or source in with_minimum)
 
-    def scaled_alike(self) -> object:
+    def scaling_key(self) -> object:
         return self.top_k, self.normalisation, self.minimums
 
     def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
-        return [self._of(self.weights, "weight", ranking) * ranking.query.weight for ranking in rankings]
+        return [self._find_number(self.weights, "weight", ranking) * ranking.query.weight for ranking in rankings]
 
-    def scores(self, side_by_side: SideBySide, variants: Sequence[ConvexCombination], weights: Numbers, /) -> Numbers:
-        scalings = [self._scaling(ranking) for ranking in side_by_side.rankings]
-        return by_score(scaled(side_by_side.aligned, scalings), weights)
+    def scores(self, table: RankingTable, variants: Sequence[ConvexCombination], weights: Numbers, /) -> Numbers:
+        scalings = [self._choose_scaling(ranking) for ranking in table.rankings]
+        return compute_convex_scores(scale_scores(table.aligned, scalings), weights)
 
-    def _scaling(self, ranking: Ranking) -> Scaling:
+    def _choose_scaling(self, ranking: Ranking) -> Scaling:
         if self.normalisation == "theoretical-min-max":
-            return partial(theoretical_min_max, minimum=self._of(self.minimums, "minimum", ranking))
+            return partial(theoretical_min_max, minimum=self._find_number(self.minimums, "minimum", ranking))
         return {"min-max": min_max, "z-score": z_score, "3-sigma": three_sigma}[self.normalisation]
 
-    def _of(self, named: tuple[tuple[str, float], ...], what: str, ranking: Ranking) -> float:
-        for source, number in named:
+    def _find_number(self, numbers: tuple[tuple[str, float], ...], kind: str, ranking: Ranking) -> float:
+        for source, number in numbers:
             if source == ranking.source:
                 return number
         raise WiringError(
-            f"There is no {what} for the source {ranking.source!r}, only for {', '.join(repr(s) for s, _ in named)}. "
-            f"Write {what}s=(({ranking.source!r}, ...), ...), or give the retriever one of these as its source."
+            f"There is no {kind} for the source {ranking.source!r}, only for {', '.join(repr(s) for s, _ in numbers)}. "
+            f"Write {kind}s=(({ranking.source!r}, ...), ...), or give the retriever one of these as its source."
         )
 
 
@@ -160,8 +164,8 @@ class HighestScore(Fusion):
 
     version: ClassVar[int] = 3
 
-    def scores(self, side_by_side: SideBySide, variants: Sequence[HighestScore], weights: Numbers, /) -> Numbers:
-        return np.tile(by_highest(side_by_side.aligned), (len(variants), 1))
+    def scores(self, table: RankingTable, variants: Sequence[HighestScore], weights: Numbers, /) -> Numbers:
+        return np.tile(compute_highest_scores(table.aligned), (len(variants), 1))
 
 
 @dataclass(frozen=True)
@@ -198,15 +202,15 @@ class EvenSplit(Operator[Sequence[Ranking], Ranking]):
         refuse_counts(self, "top_k")
 
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
-        side_by_side = SideBySide.of(value)
-        each, more = divmod(self.top_k, len(value))
-        taken: list[tuple[int, Hit]] = []
-        for row, (ranking, places) in enumerate(zip(value, side_by_side.aligned.places, strict=True)):
-            taken += list(zip(places.tolist(), ranking.hits, strict=True))[: each + (row < more)]
-        taken.sort(key=lambda one: falling(one[1].score))
+        table = RankingTable.from_rankings(value)
+        share, more = divmod(self.top_k, len(value))
+        entries: list[tuple[int, Hit]] = []
+        for row, (ranking, places) in enumerate(zip(value, table.aligned.places, strict=True)):
+            entries += list(zip(places.tolist(), ranking.hits, strict=True))[: share + (row < more)]
+        entries.sort(key=lambda entry: descending_key(entry[1].score))
         if self.once:
             best: dict[int, Hit] = {}
-            for place, hit in taken:
+            for place, hit in entries:
                 best.setdefault(place, hit)
-            taken = list(best.items())
-        return side_by_side.ranked([hit for _, hit in taken])
+            entries = list(best.items())
+        return table.to_ranking([hit for _, hit in entries])

@@ -1,4 +1,4 @@
-"""Which arm a question belongs to, by its words, its metadata, its meaning, or a trained classifier."""
+"""Routers by a question's keywords, metadata and meaning, or by a trained classifier."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from spolia.errors import WeightsError, WiringError
 from spolia.filters import Condition
 from spolia.models.protocols import Embedder, embed_checked, refuse_no_embedder
 from spolia.models.text_classifier import TrainedClassifier
-from spolia.types import ArmScores, Query, kept
+from spolia.types import ArmScores, Query, lazy_property
 
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
@@ -51,41 +51,41 @@ class ByKeywords(Operator[Query, ArmScores]):
         if odd := [word for _, words in self.arms for word in words if not _words(word)]:
             raise WiringError(f"{self.short}: the keyword {odd[0]!r} has no letter. Write words.")
 
-    def gives(self, taken: Any, /) -> Any:
-        super().gives(taken)
+    def gives(self, input_type: Any, /) -> Any:
+        super().gives(input_type)
         return scores_of(arm for arm, words in self.arms if words)
 
     def apply(self, value: Query, /) -> ArmScores:
         leaves = value.filter.leaves() if isinstance(value.filter, Condition) else ()
-        wanted = (str(operand) for leaf in leaves for operand in leaf.operands())
-        sources = [" ".join(_words(text)) for text in (value.text, *wanted)]
-        found = {word for _, words in self.arms for word in map(_plain, words) if _stands(word, sources)}
-        return ArmScores(tuple((arm, _share(set(map(_plain, words)) & found, found)) for arm, words in self.arms))
+        filter_values = (str(operand) for leaf in leaves for operand in leaf.operands())
+        sources = [" ".join(_words(text)) for text in (value.text, *filter_values)]
+        matched = {word for _, words in self.arms for word in map(_plain, words) if _occurs(word, sources)}
+        return ArmScores(tuple((arm, _share(set(map(_plain, words)) & matched, matched)) for arm, words in self.arms))
 
 
 def scores_of(arms: Iterable[str]) -> Any:
-    """The type of scores from 0 to 1 of some arms, by which `check` knows what a router may name."""
+    """Return the type of scores from 0 to 1 of some arms, by which `check` knows what a router may name."""
     return Annotated[ArmScores, tuple(arms)]
 
 
 def arms_of(kind: Any) -> tuple[str, ...] | None:
-    """The arms that scores of a type are of; None where nothing is known."""
+    """Return the arms that a type of scores names; None if they are unknown."""
     return kind.__metadata__[0] if get_origin(kind) is Annotated else None
 
 
-def refuse_no_arm(arms: Iterable[tuple[str, object]], where: str) -> None:
-    """Refuse no arm at all, and two of one name."""
+def refuse_no_arm(arms: Iterable[tuple[str, object]], caller: str) -> None:
+    """Refuse an empty list of arms, and two arms of one name."""
     names = [name for name, _ in arms]
     if not names or len(set(names)) < len(names):
-        raise WiringError(f"{where} has the arms {', '.join(names) or 'none'}. Write each arm once, at least one.")
+        raise WiringError(f"{caller} has the arms {', '.join(names) or 'none'}. Write each arm once, at least one.")
 
 
 def _share(part: set[str], whole: set[str]) -> float:
     return len(part) / len(whole) if whole else 0.0
 
 
-def _stands(keyword: str, sources: Iterable[str]) -> bool:
-    """Whether a keyword occurs in one of the texts: as whole words; anywhere in scripts without blanks."""
+def _occurs(keyword: str, sources: Iterable[str]) -> bool:
+    """Return whether a keyword occurs in one of the texts: as whole words; anywhere in scripts without blanks."""
     if _UNSPACED.search(keyword):
         return any(keyword in source for source in sources)
     return any(f" {keyword} " in f" {source} " for source in sources)
@@ -101,7 +101,7 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ByMeaning(Operator[Query, ArmScores]):
-    """Score arms by how alike the query is to what they are described by: P(F_j|q) = softmax_j(s_j / τ).
+    """Score arms by the similarity of the query to their descriptions: P(F_j|q) = softmax_j(s_j / τ).
 
     s_j is the highest cosine of the query with the arm's descriptions: sentences about it, or questions that belong to
     it. Where no arm has at least `threshold`, all scores are 0: the question is about something else. The order
@@ -146,31 +146,31 @@ class ByMeaning(Operator[Query, ArmScores]):
     def reads(self, value: Query, /) -> object:
         return value.text, value.vector
 
-    def gives(self, taken: Any, /) -> Any:
-        super().gives(taken)
+    def gives(self, input_type: Any, /) -> Any:
+        super().gives(input_type)
         return scores_of(arm for arm, _ in self.arms)
 
     def apply(self, value: Query, /) -> ArmScores:
-        alike = self._cosines(value)
-        best = max(alike.values())
+        similarities = self._cosines(value)
+        best = max(similarities.values())
         if best < self.threshold:
             note(f"No arm is similar enough: {best:.2f} at most, below {self.threshold}.")
-            return ArmScores.of(dict.fromkeys(alike, 0.0))
-        weights = {arm: math.exp((score - best) / self.temperature) for arm, score in alike.items()}
-        return ArmScores.of({arm: weight / math.fsum(weights.values()) for arm, weight in weights.items()})
+            return ArmScores.from_scores(dict.fromkeys(similarities, 0.0))
+        weights = {arm: math.exp((score - best) / self.temperature) for arm, score in similarities.items()}
+        return ArmScores.from_scores({arm: weight / math.fsum(weights.values()) for arm, weight in weights.items()})
 
     def _cosines(self, query: Query) -> dict[str, float]:
         vector = query.vector if query.vector is not None else embed_checked(self.embedder, (query.text,), "query")[0]
-        asked = np.asarray(vector, dtype=float)
-        length = float(np.linalg.norm(asked)) or 1.0
-        found = {}
-        for arm, vectors in self._described.items():
-            found[arm] = max(math.fsum(row * asked) / length for row in vectors.astype(float))
-        return found
+        query_vector = np.asarray(vector, dtype=float)
+        length = float(np.linalg.norm(query_vector)) or 1.0
+        cosines = {}
+        for arm, vectors in self._description_vectors.items():
+            cosines[arm] = max(math.fsum(row * query_vector) / length for row in vectors.astype(float))
+        return cosines
 
-    @kept
-    def _described(self) -> dict[str, "Vectors"]:
-        """The vectors of the descriptions, embedded once."""
+    @lazy_property
+    def _description_vectors(self) -> dict[str, "Vectors"]:
+        """Return the vectors of the descriptions, embedded once."""
         return {arm: embed_checked(self.embedder, texts, "passage") for arm, texts in self.arms}
 
 
@@ -207,15 +207,15 @@ class ByClassifier(Operator[Query, ArmScores]):
     def reads(self, value: Query, /) -> object:
         return value.text
 
-    def gives(self, taken: Any, /) -> Any:
-        super().gives(taken)
+    def gives(self, input_type: Any, /) -> Any:
+        super().gives(input_type)
         return scores_of(self.arms)
 
     def apply(self, value: Query, /) -> ArmScores:
-        found = self.classifier.by_label(value.text)
-        if {*found} != {*self.arms}:
+        probabilities = self.classifier.by_label(value.text)
+        if {*probabilities} != {*self.arms}:
             raise WeightsError(
-                f"{self.classifier.name} was trained with the arms {', '.join(found)}, and here they are "
+                f"{self.classifier.name} was trained with the arms {', '.join(probabilities)}, and here they are "
                 f"{', '.join(self.arms)}. Write those, or train it again."
             )
-        return ArmScores.of({arm: found[arm] for arm in self.arms})
+        return ArmScores.from_scores({arm: probabilities[arm] for arm in self.arms})

@@ -1,4 +1,4 @@
-"""Run many variants on many values together, to find the best of them."""
+"""Sweeps: many variants run on many values together, to find the best of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeGuard
@@ -6,18 +6,18 @@ from typing import Any, TypeAlias, TypeGuard
 from spolia.core.combinators.branch import Branch
 from spolia.core.combinators.identity import Identity
 from spolia.core.operator import Operator, Then
-from spolia.core.run_context import whole
-from spolia.core.sweepable import Sweepable, Swept
+from spolia.core.run_context import raise_first_failure
+from spolia.core.sweepable import Sweepable, VariantRanking
 from spolia.errors import WiringError
 from spolia.types import Ranking
 
 Operators = Sequence[Operator[Any, Any]]
-Together: TypeAlias = Callable[[Sequence[Any]], list[list[Any]]]
+VariantRunner: TypeAlias = Callable[[Sequence[Any]], list[list[Any]]]
 """What variants give, by value."""
 
 
-def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> Iterator[list[Swept]]:
-    """For each value in turn what each variant makes of it: what the variant itself gives to the last bit, and faster.
+def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> Iterator[list[VariantRanking]]:
+    """Yield for each value what each variant makes of it: the variant's own result to the last bit, computed faster.
 
     What can be swept: fusions by rank or score; `Cut`, `Threshold`, `Percentile` and the like; `TitleBoost`,
     `TimeDecay`; `top_k` of a retriever, where a smaller one gives the first hits of a larger one; and chains of these.
@@ -43,138 +43,140 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
     >>> [[one.ids for one in row] for row in sweep([question], [words, meaning, ReciprocalRankFusion(top_k=1)])]
     [[['a', 'b', 'c'], ['b', 'c', 'a'], ['b']]]
     """
-    swept = sweeper(variants)
+    run = build_variant_runner(variants)
     for value in values:
-        yield from swept([value])
+        yield from run([value])
 
 
-def sweeper(variants: Sequence[Operator[Any, Ranking]]) -> Together:
-    """`sweep` for several values together, so that what is run, not swept, is a batch; raises where one fails."""
+def build_variant_runner(variants: Sequence[Operator[Any, Ranking]]) -> VariantRunner:
+    """Build a `sweep` of several values together: steps that cannot be swept run as a batch; raise if one fails."""
     if isinstance(variants, Operator):
         raise WiringError(f"{variants!r:.80} is one step. Write a list of variants: [*step.vary(...).decided()].")
-    chains = [_steps(variant) for variant in variants]
+    chains = [_effective_steps(variant) for variant in variants]
     for *_, last in chains:
-        if not is_swept(last):
+        if not is_sweepable(last):
             raise WiringError(
                 f"{last.short} cannot be swept. Write fusions by rank or score, cuts, thresholds, boosts, retrievers, "
                 "or run it by batch(...)."
             )
-    return _swept(chains)
+    return _build_runner(chains)
 
 
-def is_swept(flow: Operator[Any, Any]) -> bool:
-    """Whether a flow can be swept: its last step that does something is computed together with its variants.
+def is_sweepable(flow: Operator[Any, Any]) -> bool:
+    """Return whether a flow can be swept: its last effective step is computed together with its variants.
 
     >>> from spolia.core.combinators import Identity
     >>> from spolia.post_retrieval.selection import Cut
-    >>> is_swept(Identity() >> Cut(5)), is_swept(Cut(5) >> Identity())
+    >>> is_sweepable(Identity() >> Cut(5)), is_sweepable(Cut(5) >> Identity())
     (True, True)
     """
-    return _sweeps(_steps(flow)[-1])
+    return _is_sweepable_step(_effective_steps(flow)[-1])
 
 
-def _steps(variant: Operator[Any, Any]) -> Operators:
-    """The steps that do something."""
+def _effective_steps(variant: Operator[Any, Any]) -> Operators:
+    """Return the steps of a variant without identities."""
     steps = variant.steps if isinstance(variant, Then) else (variant,)
     return [step for step in steps if type(step) is not Identity] or steps[-1:]
 
 
-def _plain(value: Any) -> Any:
-    """What a step takes that is run, not swept."""
-    return value.ranking if isinstance(value, Swept) else value
+def _unwrap(value: Any) -> Any:
+    """Return the value for a step that is run, not swept."""
+    return value.ranking if isinstance(value, VariantRanking) else value
 
 
-def _swept(chains: Sequence[Operators]) -> Together:
-    """A function that tells what each chain gives for values: `Swept`, or what a step gives that is run."""
+def _build_runner(chains: Sequence[Operators]) -> VariantRunner:
+    """Build a function from values to the result of each chain: `VariantRanking`, or what a run step gives."""
     branches: dict[bytes, tuple[Operators, list[int]]] = {}
     arms: dict[bytes, Operators] = {}
     for row, (first, *_) in enumerate(chains):
         if _is_split(first):
             branches.setdefault(first.digest, (first.arms, []))[1].append(row)
-            arms |= {arm.digest: _steps(arm) for arm in first.arms}
+            arms |= {arm.digest: _effective_steps(arm) for arm in first.arms}
     if not branches:
-        return _one_by_one(chains)
+        return _group_by_first_step(chains)
     split = {row for _, rows in branches.values() for row in rows}
-    others = [row for row in range(len(chains)) if row not in split]
-    inner = _swept([*arms.values(), *(chains[row] for row in others)])
-    place = {digest: at for at, digest in enumerate(arms)}
+    other_rows = [row for row in range(len(chains)) if row not in split]
+    inner = _build_runner([*arms.values(), *(chains[row] for row in other_rows)])
+    place = {digest: index for index, digest in enumerate(arms)}
     parts = [
-        ([place[arm.digest] for arm in own], rows, _swept([chains[row][1:] for row in rows]))
+        ([place[arm.digest] for arm in own], rows, _build_runner([chains[row][1:] for row in rows]))
         for own, rows in branches.values()
     ]
 
-    def swept(values: Sequence[Any]) -> list[list[Any]]:
-        before = inner(values)
-        found = [dict(zip(others, one[len(arms) :], strict=True)) for one in before]
-        rankings = [[_plain(arm) for arm in one[: len(arms)]] for one in before]
+    def run(values: Sequence[Any]) -> list[list[Any]]:
+        inner_results = inner(values)
+        results = [dict(zip(other_rows, outputs[len(arms) :], strict=True)) for outputs in inner_results]
+        rankings = [[_unwrap(arm) for arm in outputs[: len(arms)]] for outputs in inner_results]
         for places, rows, rest in parts:
-            fused = rest([tuple([own[at] for at in places]) for own in rankings])
-            for own, one in zip(found, fused, strict=True):
-                own |= zip(rows, one, strict=True)
-        return [[own[row] for row in range(len(chains))] for own in found]
+            fused = rest([tuple([own[index] for index in places]) for own in rankings])
+            for own, outputs in zip(results, fused, strict=True):
+                own |= zip(rows, outputs, strict=True)
+        return [[own[row] for row in range(len(chains))] for own in results]
 
-    return swept
+    return run
 
 
 def _is_split(op: Operator[Any, Any]) -> TypeGuard[Branch[Any, Any]]:
-    """Whether the arms are computed with the other steps; not where one may fail."""
+    """Return whether the arms of a branch are computed with the other steps; not if one may fail."""
     return type(op) is Branch and op.min_arms is None
 
 
-def _one_by_one(chains: Sequence[Operators]) -> Together:
-    """Chains by their first steps: equal steps are computed together."""
+def _group_by_first_step(chains: Sequence[Operators]) -> VariantRunner:
+    """Run chains by their first steps: equal steps are computed together."""
     rows: dict[bytes, list[int]] = {}
     for row, steps in enumerate(chains):
         rows.setdefault(steps[0].digest, []).append(row)
-    alike: dict[object, list[list[int]]] = {}
+    by_key: dict[object, list[list[int]]] = {}
     for own in rows.values():
         first = chains[own[0]][0]
-        alike.setdefault(_alike(first) if _sweeps(first) else first.digest, []).append(own)
-    parts = [_part(chains, several) for several in alike.values()]
+        by_key.setdefault(_group_key(first) if _is_sweepable_step(first) else first.digest, []).append(own)
+    parts = [_build_part(chains, several) for several in by_key.values()]
 
-    def swept(values: Sequence[Any]) -> list[list[Any]]:
-        found: list[list[Any]] = [[None] * len(chains) for _ in values]
+    def run(values: Sequence[Any]) -> list[list[Any]]:
+        results: list[list[Any]] = [[None] * len(chains) for _ in values]
         for part in parts:
-            part(values, found)
-        return found
+            part(values, results)
+        return results
 
-    return swept
-
-
-def _alike(op: Sweepable) -> object:
-    """What steps give that are computed together."""
-    found = op.alike()
-    return found if isinstance(found, type) else (type(op), found)
+    return run
 
 
-def _sweeps(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
-    """Whether variants of a step are computed together; your own class with its own `apply` is run."""
-    written = next(vars(cls) for cls in type(op).__mro__ if not vars(cls).keys().isdisjoint(("apply", "together")))
-    return "together" in written and hasattr(op, "alike")
+def _group_key(op: Sweepable) -> object:
+    """Return the key of the steps that are computed together."""
+    key = op.variant_key()
+    return key if isinstance(key, type) else (type(op), key)
 
 
-def _part(
+def _is_sweepable_step(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
+    """Return whether variants of a step are computed together; your own class with its own `apply` is run."""
+    members = next(vars(cls) for cls in type(op).__mro__ if not vars(cls).keys().isdisjoint(("apply", "together")))
+    return "together" in members and hasattr(op, "alike")
+
+
+def _build_part(
     chains: Sequence[Operators], several: Sequence[list[int]]
 ) -> Callable[[Sequence[Any], list[list[Any]]], None]:
-    """The chains whose first steps are computed together; those of each list have the same first step."""
+    """Build the runner of chains whose first steps are computed together; those of each list share the step."""
     firsts = [chains[rows[0]][0] for rows in several]
-    ended = [[row for row in rows if len(chains[row]) == 1] for rows in several]
-    going_on = [[row for row in rows if len(chains[row]) > 1] for rows in several]
-    rest = [_swept([chains[row][1:] for row in rows]) if rows else None for rows in going_on]
-    together = firsts[0].together(firsts) if _sweeps(firsts[0]) else None
+    final_rows = [[row for row in rows if len(chains[row]) == 1] for rows in several]
+    open_rows = [[row for row in rows if len(chains[row]) > 1] for rows in several]
+    rest = [_build_runner([chains[row][1:] for row in rows]) if rows else None for rows in open_rows]
+    run_variants = firsts[0].run_variants(firsts) if _is_sweepable_step(firsts[0]) else None
 
-    def swept(values: Sequence[Any], found: list[list[Any]]) -> None:
-        if together:
-            computed = together(values)
+    def run(values: Sequence[Any], results: list[list[Any]]) -> None:
+        if run_variants:
+            computed = run_variants(values)
         else:  # one step, which is run
-            computed = [[one] for one in whole(firsts[0].batch([_plain(value) for value in values]))]
-        for at, go_on in enumerate(rest):
-            for own, one in zip(found, computed, strict=True):
-                for row in ended[at]:
-                    own[row] = one[at]
+            computed = [
+                [output] for output in raise_first_failure(firsts[0].batch([_unwrap(value) for value in values]))
+            ]
+        for index, go_on in enumerate(rest):
+            for own, output in zip(results, computed, strict=True):
+                for row in final_rows[index]:
+                    own[row] = output[index]
             if go_on is not None:
-                for own, ones in zip(found, go_on([one[at] for one in computed]), strict=True):
-                    for row, one in zip(going_on[at], ones, strict=True):
-                        own[row] = one
+                for own, rest_outputs in zip(results, go_on([output[index] for output in computed]), strict=True):
+                    for row, output in zip(open_rows[index], rest_outputs, strict=True):
+                        own[row] = output
 
-    return swept
+    return run

@@ -1,4 +1,4 @@
-"""From a ranking to another ranking of the same query."""
+"""Operators from a ranking to another ranking of the same query."""
 
 from spolia.core.public_names import exports
 

@@ -1,4 +1,4 @@
-"""Hits ordered by what their metadata say: when they are from, what their document is called."""
+"""Orders of hits by their metadata: their time, the title of their document."""
 
 import math
 import re
@@ -8,34 +8,34 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import ClassVar
 
-from spolia.core.sweepable import Rearrangement, Swept
+from spolia.core.sweepable import Rearrangement, VariantRanking
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
-from spolia.post_retrieval.selection import reaching
-from spolia.ranking.fusion import best_first
+from spolia.post_retrieval.selection import select_at_least
+from spolia.ranking.fusion import sort_best_first
 from spolia.ranking.scalings import min_max
 from spolia.types import Node, Time, is_time
 
 SECONDS_A_DAY = 86_400
 
 
-def latest(node: Node, field: str) -> float | None:
-    """The latest time of a metadata field, in days since 1970; None where it holds none.
+def find_latest_day(node: Node, field: str) -> float | None:
+    """Return the latest time of a metadata field, in days since 1970; None if it holds none.
 
     A year, a month or a day counts where it begins.
 
-    >>> latest(Node("n", "", meta=(("day", "1970-01-02"), ("day", "soon"))), "day")
+    >>> find_latest_day(Node("n", "", meta=(("day", "1970-01-02"), ("day", "soon"))), "day")
     1.0
     """
     times = (str(value) for name, value in node.meta if name == field and value is not None)
-    found = [days_of(Time(time)) for time in times if is_time(time)]
-    return max(found, default=None)
+    days = [to_days(Time(time)) for time in times if is_time(time)]
+    return max(days, default=None)
 
 
-def days_of(time: Time) -> float:
-    """When a time begins, in days since 1970."""
-    at = datetime.strptime(time.first, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    return at.timestamp() / SECONDS_A_DAY
+def to_days(time: Time) -> float:
+    """Return the beginning of a time, in days since 1970."""
+    moment = datetime.strptime(time.first, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    return moment.timestamp() / SECONDS_A_DAY
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,21 @@ class Newest(Rearrangement):
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
 
-    def alike(self) -> object:
+    def variant_key(self) -> object:
         return self.field
 
-    def looked_up(self, found: Swept, /) -> list[int]:
-        times = [latest(node, self.field) for node in found.nodes]
+    def compute_features(self, ranking: VariantRanking, /) -> list[int]:
+        times = [find_latest_day(node, self.field) for node in ranking.nodes]
         ages = [math.inf if time is None else -time for time in times]
         return sorted(range(len(ages)), key=ages.__getitem__)
 
-    def chosen(self, known: Sequence[int], /) -> tuple[Sequence[int], None]:
-        return known[: self.top_k], None
+    def choose_hits(self, order: Sequence[int], /) -> tuple[Sequence[int], None]:
+        return order[: self.top_k], None
 
 
 @dataclass(frozen=True)
 class Recent(Rearrangement):
-    """The hits of a time on: those of which a metadata field holds a time t ≥ since; else the newest one.
+    """The hits of which a metadata field holds a time t ≥ since; if there are none, the newest hit.
 
     A year, a month or a day counts where it begins. Of several values the latest counts; a hit without any is the
     oldest of all. Where no hit has a time, the first one stays. Order and scores are as they were.
@@ -109,20 +109,20 @@ class Recent(Rearrangement):
                 "zone, as 2026-11-21T09:30:00Z."
             )
 
-    def alike(self) -> object:
+    def variant_key(self) -> object:
         return self.field
 
-    def looked_up(self, found: Swept, /) -> list[float]:
-        times = [latest(node, self.field) for node in found.nodes]
+    def compute_features(self, ranking: VariantRanking, /) -> list[float]:
+        times = [find_latest_day(node, self.field) for node in ranking.nodes]
         return [-math.inf if time is None else time for time in times]
 
-    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
-        return reaching(known, days_of(Time(self.since))), None
+    def choose_hits(self, times: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return select_at_least(times, to_days(Time(self.since))), None
 
 
 @dataclass(frozen=True)
 class TimeDecay(Rearrangement):
-    """Mix how good a hit is with how new it is.
+    """Mix the relevance of a hit with its age.
 
     score(d) = (1 - w) · φ(s(d)) + w · 2^(-age(d) / half_life), with φ the scaling from 0 (worst hit) to 1 (best), and
     the age in days before `now`. A newer hit has the age 0; a hit without a time counts as endlessly old.
@@ -164,21 +164,21 @@ class TimeDecay(Rearrangement):
                 "2026-11-21T09:30:00Z; or nothing for the time of the newest hit."
             )
 
-    def alike(self) -> object:
+    def variant_key(self) -> object:
         return self.field, self.now
 
-    def looked_up(self, found: Swept, /) -> tuple[list[float], list[float]]:
-        """How good each hit is, and how many days old."""
-        times = [latest(node, self.field) for node in found.nodes]
-        good, _ = min_max(found.scores)
-        now = days_of(Time(self.now)) if self.now else max((time for time in times if time is not None), default=0.0)
-        return good, [math.inf if time is None else max(0.0, now - time) for time in times]
+    def compute_features(self, ranking: VariantRanking, /) -> tuple[list[float], list[float]]:
+        """Return the relevance of each hit, and its age in days."""
+        times = [find_latest_day(node, self.field) for node in ranking.nodes]
+        relevance, _ = min_max(ranking.scores)
+        now = to_days(Time(self.now)) if self.now else max((time for time in times if time is not None), default=0.0)
+        return relevance, [math.inf if time is None else max(0.0, now - time) for time in times]
 
-    def chosen(self, known: tuple[list[float], list[float]], /) -> tuple[Sequence[int], Sequence[float]]:
-        new = [2 ** (-age / self.half_life_days) for age in known[1]]
-        mixed = [(1 - self.weight) * g + self.weight * n for g, n in zip(known[0], new, strict=True)]
+    def choose_hits(self, features: tuple[list[float], list[float]], /) -> tuple[Sequence[int], Sequence[float]]:
+        new = [2 ** (-age / self.half_life_days) for age in features[1]]
+        mixed = [(1 - self.weight) * g + self.weight * n for g, n in zip(features[0], new, strict=True)]
         order = sorted(range(len(mixed)), key=lambda at: -mixed[at])[: self.top_k]
-        return order, [mixed[at] for at in order]
+        return order, [mixed[index] for index in order]
 
 
 _ARTICLE = re.compile(r"the\s+", re.IGNORECASE)
@@ -234,29 +234,29 @@ class TitleBoost(Rearrangement):
             if not 1 <= getattr(self, name) < float("inf"):
                 raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
 
-    def looked_up(self, found: Swept, /) -> list[tuple[float, str]]:
-        """The score of each hit, and the name of its factor."""
-        text = found.query.text.strip()
-        fits = [_fit(text, _title(node.context)) for node in found.nodes]
-        return list(zip(found.scores, fits, strict=True))
+    def compute_features(self, ranking: VariantRanking, /) -> list[tuple[float, str]]:
+        """Return the score of each hit, and the name of its factor."""
+        text = ranking.query.text.strip()
+        fits = [_find_factor(text, _extract_title(node.context)) for node in ranking.nodes]
+        return list(zip(ranking.scores, fits, strict=True))
 
-    def chosen(self, known: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
+    def choose_hits(self, features: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
         factors = {name: getattr(self, name) for name in ("exact", "near", "named", "mentioned")} | {"": 1.0}
-        scores = [score * factors[fit] if score > 0 else score / factors[fit] for score, fit in known]
-        order = best_first(scores)[: self.top_k]
-        return order, [scores[at] for at in order]
+        scores = [score * factors[fit] if score > 0 else score / factors[fit] for score, fit in features]
+        order = sort_best_first(scores)[: self.top_k]
+        return order, [scores[index] for index in order]
 
 
 @lru_cache(maxsize=4096)
-def _fit(query: str, title: str) -> str:
+def _find_factor(query: str, title: str) -> str:
     if not title or not query:
         return ""
-    asked = {query, _ARTICLE.sub("", query, count=1) if _ARTICLE.match(query) else query}
-    lower = {text.lower() for text in asked}
+    spellings = {query, _ARTICLE.sub("", query, count=1) if _ARTICLE.match(query) else query}
+    lower = {text.lower() for text in spellings}
     core = (title[:-2].rpartition("(")[0].rstrip() if title.endswith(")") else "") or title
-    if title in asked:
+    if title in spellings:
         return "exact"
-    if title.lower() in lower or core in asked:
+    if title.lower() in lower or core in spellings:
         return "near"
     if core.lower() in lower or title.lower() in query:
         return "named"
@@ -264,5 +264,5 @@ def _fit(query: str, title: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _title(context: str) -> str:
+def _extract_title(context: str) -> str:
     return re.split(r"\n| > ", context, maxsplit=1)[0].strip()

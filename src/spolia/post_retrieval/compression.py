@@ -1,4 +1,4 @@
-"""Hits with less text in them; citations still point to the retrieved node."""
+"""Compression of hits to less text; citations still point to the retrieved node."""
 
 import math
 import re
@@ -16,68 +16,68 @@ from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
 from spolia.models.protocols import Embedder, Scorer, ScoresContinuations, embed_checked
-from spolia.post_retrieval.context_window import is_cut, showing
-from spolia.post_retrieval.selection import ALMOST, best_share, reaching
+from spolia.post_retrieval.context_window import is_cut, show_text
+from spolia.post_retrieval.selection import ALMOST, select_at_least, select_best_share
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Ranking
-from spolia.types.outcomes import successes
+from spolia.types.outcomes import require_successes
 
 
-def most_telling(weights: Sequence[float], count: int) -> list[int]:
-    """Places of the highest weights, in their order; of equal ones the first.
+def select_heaviest(weights: Sequence[float], count: int) -> list[int]:
+    """Return the positions of the highest weights, in order; of equal ones the first.
 
-    >>> most_telling([0.5, 2.0, 0.5, 1.0], 3)
+    >>> select_heaviest([0.5, 2.0, 0.5, 1.0], 3)
     [0, 1, 3]
     """
-    order = sorted(range(len(weights)), key=lambda at: -weights[at])
+    order = sorted(range(len(weights)), key=lambda index: -weights[index])
     return sorted(order[: max(0, count)])
 
 
-def telling(text: str, told: Sequence[Surprise], weights: Sequence[float], count: int) -> str:
-    """What the heaviest tokens of a text make of it; of a text with a word, one of them is no blank.
+def keep_heaviest(text: str, tokens: Sequence[Surprise], weights: Sequence[float], count: int) -> str:
+    """Join the heaviest tokens of a text; if the text has a word, one of them is not blank.
 
     >>> told = [Surprise(0, 1, 9.0), Surprise(1, 6, 2.0), Surprise(6, 12, 1.0)]
-    >>> telling("\\nParis, France", told, [one.nats for one in told], 1)
+    >>> keep_heaviest("\\nParis, France", told, [one.nats for one in told], 1)
     'Paris'
     """
-    kept = most_telling(weights, count)
-    words = [at for at, one in enumerate(told) if not text[one.start : one.end].isspace()]
-    if kept and words and not set(kept).intersection(words):
-        kept = sorted([*kept[1:], max(words, key=lambda at: weights[at])])
-    return of_spans(text, [(told[at].start, told[at].end) for at in kept])
+    indexes = select_heaviest(weights, count)
+    words = [index for index, token in enumerate(tokens) if not text[token.start : token.end].isspace()]
+    if indexes and words and not set(indexes).intersection(words):
+        indexes = sorted([*indexes[1:], max(words, key=lambda at: weights[at])])
+    return join_spans(text, [(tokens[index].start, tokens[index].end) for index in indexes])
 
 
-def of_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """The text that some stretches of it make, in their order; words that a blank stood between stay apart.
+def join_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Join spans of a text in order; words that a blank separated stay apart.
 
-    >>> of_spans("Paris is it", [(0, 5), (8, 11)]), of_spans("Paris\\nis\\nit", [(0, 5), (9, 11)])
+    >>> join_spans("Paris is it", [(0, 5), (8, 11)]), join_spans("Paris\\nis\\nit", [(0, 5), (9, 11)])
     ('Paris it', 'Paris\\nit')
     """
-    found, before = "", 0
+    joined, previous_end = "", 0
     for start, end in spans:
-        if found and not found[-1].isspace() and not text[start : start + 1].isspace():
-            found += next((sign for sign in text[before:start] if sign.isspace()), "")
-        found += text[start:end]
-        before = end
-    return found
+        if joined and not joined[-1].isspace() and not text[start : start + 1].isspace():
+            joined += next((sign for sign in text[previous_end:start] if sign.isspace()), "")
+        joined += text[start:end]
+        previous_end = end
+    return joined
 
 
-def segments(text: str, characters: int) -> Iterator[str]:
-    """Stretches of a text that are together all of it: whole sentences where they fit, else cut before a blank.
+def split_segments(text: str, characters: int) -> Iterator[str]:
+    """Split a text into segments without loss: whole sentences if they fit, else cut before a blank.
 
-    >>> list(segments("One. Two three. Four.", 12))
+    >>> list(split_segments("One. Two three. Four.", 12))
     ['One.', ' Two three.', ' Four.']
     """
     ends = [*(end for _, end in sentences(text)[:-1]), len(text)]
     start = 0
     while start < len(text):
         fitting = [end for end in ends if start < end <= start + characters]
-        end = fitting[-1] if fitting else _cut(text, start, characters)
+        end = fitting[-1] if fitting else _find_cut(text, start, characters)
         yield text[start:end]
         start = end
 
 
-def _cut(text: str, start: int, characters: int) -> int:
+def _find_cut(text: str, start: int, characters: int) -> int:
     limit = min(len(text), start + characters)
     blank = text.rfind(" ", start + 1, limit) if limit < len(text) else -1
     return blank if blank > start else limit
@@ -124,27 +124,29 @@ class LLMLingua(Operator[Ranking, Ranking]):
         refuse_counts(self, "segment")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        found = gather([partial(self._short, hit) for hit in value.hits])
-        return value.but(hits=tuple(successes(found)))
+        results = gather([partial(self._compress_hit, hit) for hit in value.hits])
+        return value.but(hits=tuple(require_successes(results)))
 
     calls = unknown
 
-    def _short(self, hit: Hit) -> Hit:
-        text = self._compressed(hit.node.text)
-        return hit if text == hit.node.text.strip() else showing(hit, text)
+    def _compress_hit(self, hit: Hit) -> Hit:
+        text = self._compress_text(hit.node.text)
+        return hit if text == hit.node.text.strip() else show_text(hit, text)
 
-    def _compressed(self, text: str) -> str:
-        kept, seen, stayed = "", 0, 0
-        for segment in segments(text.strip(), self.segment):
-            (told,) = surprises(self.llm, [Continuation.from_texts(segment, kept)])
-            seen += len(told)
-            count = max(1, math.floor(self.rate * seen + ALMOST)) - stayed  # what one rounds off, the next one has
-            stayed += min(count, len(told))
-            kept += telling(segment, told, [one.nats for one in told], count)
-        return kept.strip()
+    def _compress_text(self, text: str) -> str:
+        compressed, token_count, kept_count = "", 0, 0
+        for segment in split_segments(text.strip(), self.segment):
+            (tokens,) = surprises(self.llm, [Continuation.from_texts(segment, compressed)])
+            token_count += len(tokens)
+            count = (
+                max(1, math.floor(self.rate * token_count + ALMOST)) - kept_count
+            )  # what one rounds off, the next one has
+            kept_count += min(count, len(tokens))
+            compressed += keep_heaviest(segment, tokens, [token.nats for token in tokens], count)
+        return compressed.strip()
 
 
-RESTRICTED = "We can get the answer to this question in the given text."
+RESTRICTION = "We can get the answer to this question in the given text."
 """What is put after the question when it is scored: without it, a text that merely resembles it would score as high."""
 
 
@@ -199,50 +201,56 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
 
     def apply(self, value: Ranking, /) -> Ranking:
         legible = [hit for hit in value.hits if hit.node.text[: self.characters].strip()]
-        hits = self._ordered(legible, value.query.question)
+        hits = self._order_hits(legible, value.query.question)
         if not hits:
             return value
         texts = [hit.node.text[: self.characters] for hit in hits]
         alone = surprises(self.llm, [Continuation.from_texts(text) for text in texts])
-        asked = surprises(self.llm, [Continuation.from_texts(text, value.query.question) for text in texts])
-        counts = shares([len(told) for told in alone], self.target_tokens, self.spread)
-        found: list[Hit] = []
-        for hit, text, before, after, count in zip(hits, texts, alone, asked, counts, strict=True):
-            told = {one.start: one.nats for one in after}  # where a question changes how the first word is cut
-            weights = [one.nats - told.get(one.start, one.nats) for one in before]
-            if kept := telling(text, before, weights, count).strip():
-                found.append(hit if kept == hit.node.text.strip() else showing(hit, kept))
-        return value.but(hits=tuple(found))
+        conditional = surprises(self.llm, [Continuation.from_texts(text, value.query.question) for text in texts])
+        counts = split_budget([len(nats) for nats in alone], self.target_tokens, self.spread)
+        short_hits: list[Hit] = []
+        for hit, text, plain_tokens, conditional_tokens, count in zip(
+            hits, texts, alone, conditional, counts, strict=True
+        ):
+            nats = {
+                token.start: token.nats for token in conditional_tokens
+            }  # where a question changes how the first word is cut
+            weights = [token.nats - nats.get(token.start, token.nats) for token in plain_tokens]
+            if short_text := keep_heaviest(text, plain_tokens, weights, count).strip():
+                short_hits.append(hit if short_text == hit.node.text.strip() else show_text(hit, short_text))
+        return value.but(hits=tuple(short_hits))
 
     calls = unknown
 
-    def _ordered(self, hits: Sequence[Hit], question: str) -> list[Hit]:
-        said = f"{question} {RESTRICTED}"
-        found = surprises(self.llm, [Continuation.from_texts(said, hit.node.text[: self.characters]) for hit in hits])
-        scores = [-math.fsum(one.nats for one in told) / max(1, len(told)) for told in found]
+    def _order_hits(self, hits: Sequence[Hit], question: str) -> list[Hit]:
+        statement = f"{question} {RESTRICTION}"
+        token_lists = surprises(
+            self.llm, [Continuation.from_texts(statement, hit.node.text[: self.characters]) for hit in hits]
+        )
+        scores = [-math.fsum(token.nats for token in tokens) / max(1, len(tokens)) for tokens in token_lists]
         scored = [hit.but(score=score) for hit, score in zip(hits, scores, strict=True)]
         return sorted(scored, key=lambda hit: -hit.score)
 
 
-def shares(lengths: Sequence[int], target: int, spread: float) -> list[int]:
-    """How many tokens of each text stay, best text first: never more than `target` in all, one at least of the first.
+def split_budget(lengths: Sequence[int], target: int, spread: float) -> list[int]:
+    """Return how many tokens of each text stay, best text first: at most `target` in all, at least one of the first.
 
-    >>> shares([100, 100, 100], 150, 0.3)  # rates 0.5 + 0.3, 0.5 + 0.1, 0.5 - 0.1, until 150 are spent
+    >>> split_budget([100, 100, 100], 150, 0.3)  # rates 0.5 + 0.3, 0.5 + 0.1, 0.5 - 0.1, until 150 are spent
     [80, 60, 10]
     """
     rate, room = target / max(1, sum(lengths)), target
-    found: list[int] = []
+    counts: list[int] = []
     for place, length in enumerate(lengths):
         own = min(1.0, max(0.0, rate + spread * (1 - 2 * place / len(lengths)))) if rate < 1 else 1.0
-        count = min(room, max(0 if found else 1, math.floor(own * length + ALMOST)))
-        found.append(count)
+        count = min(room, max(0 if counts else 1, math.floor(own * length + ALMOST)))
+        counts.append(count)
         room -= count
-    return found
+    return counts
 
 
 @dataclass(frozen=True)
 class Extractive(Operator[Ranking, Ranking]):
-    """Keep the sentences of the hits that are alike enough, sim(q, s) ≥ at_least, and of them the `most` nearest ones.
+    """Keep the sentences that are similar enough, sim(q, s) ≥ at_least, and of them the `most` nearest ones.
 
     sim is the cosine of the vectors, or what a scorer says, such as one that `spolia train context` trained; without
     either, the share of the question's terms that a sentence holds.
@@ -287,60 +295,63 @@ class Extractive(Operator[Ranking, Ranking]):
             raise WiringError(f"{self.short}: sentences are judged by an embedder or by a scorer. Leave one out.")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        spans = sentence_spans(value)
+        spans = find_sentences(value)
         if not spans:
             return value
-        scores = self._likeness(value.query.question, [one.of(value) for one in spans])
-        kept = reaching(scores, self.at_least)
-        if self.most is not None and len(kept) > self.most:
-            kept = [kept[at] for at in best_share([scores[at] for at in kept], self.most / len(kept))]
-        return extract(value, [spans[at] for at in kept])
+        scores = self._score_sentences(value.query.question, [span.text_in(value) for span in spans])
+        indexes = select_at_least(scores, self.at_least)
+        if self.most is not None and len(indexes) > self.most:
+            indexes = [
+                indexes[index]
+                for index in select_best_share([scores[index] for index in indexes], self.most / len(indexes))
+            ]
+        return keep_sentences(value, [spans[index] for index in indexes])
 
-    def _likeness(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+    def _score_sentences(self, question: str, texts: Sequence[str]) -> Sequence[float]:
         if self.scorer is not None:
             return self.scorer.scores(question, texts)
         if self.embedder is not None:
-            (asked,) = embed_checked(self.embedder, [question], "query")
-            return [float(vector @ asked) for vector in embed_checked(self.embedder, texts, "passage")]
+            (query_vector,) = embed_checked(self.embedder, [question], "query")
+            return [float(vector @ query_vector) for vector in embed_checked(self.embedder, texts, "passage")]
         terms = frozenset(self.analyzer.terms(question))
         return [len(terms.intersection(self.analyzer.terms(text))) / (len(terms) or 1) for text in texts]
 
 
 class SentenceSpan(NamedTuple):
-    """A sentence of a hit: which hit, and where in its text."""
+    """Place of a sentence: the hit, and the span in its text."""
 
     hit: int
     start: int
     end: int
 
-    def of(self, ranking: Ranking) -> str:
+    def text_in(self, ranking: Ranking) -> str:
         return ranking.hits[self.hit].node.text[self.start : self.end]
 
 
-def sentence_spans(ranking: Ranking) -> list[SentenceSpan]:
-    """The sentences of all hits, in their order."""
-    return [SentenceSpan(at, *span) for at, hit in enumerate(ranking.hits) for span in sentences(hit.node.text)]
+def find_sentences(ranking: Ranking) -> list[SentenceSpan]:
+    """Return the sentences of all hits, in order."""
+    return [SentenceSpan(index, *span) for index, hit in enumerate(ranking.hits) for span in sentences(hit.node.text)]
 
 
-def extract(ranking: Ranking, kept: Sequence[SentenceSpan]) -> Ranking:
-    """The hits, each with its kept sentences alone; a hit without any goes."""
-    of_hit = groupby(kept, lambda span: span.hit)
+def keep_sentences(ranking: Ranking, spans: Sequence[SentenceSpan]) -> Ranking:
+    """Reduce each hit to its kept sentences; a hit without any is dropped."""
+    by_hit = groupby(spans, lambda span: span.hit)
     return ranking.but(
-        hits=tuple(_left(ranking.hits[at], [(span.start, span.end) for span in own]) for at, own in of_hit)
+        hits=tuple(_keep_spans(ranking.hits[index], [(span.start, span.end) for span in own]) for index, own in by_hit)
     )
 
 
-def _left(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit:
-    """The hit with some sentences of its text."""
+def _keep_spans(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit:
+    """Return the hit with some sentences of its text."""
     text = hit.node.text
-    shown = " ".join(text[start:end] for start, end in spans)
+    kept_text = " ".join(text[start:end] for start, end in spans)
     parts: tuple[Node, ...] = ()
     if is_cut(hit.node) and not hit.found:
         parts = tuple(
             hit.node.but(text=text[start:end], span=hit.node.span_of(start, end), search_text="")
             for start, end in spans
         )
-    return hit if shown == text.strip() else showing(hit, shown, parts)
+    return hit if kept_text == text.strip() else show_text(hit, kept_text, parts)
 
 
 _PHRASE = re.compile(r"[^,;:()\n、，；：]*(?:[,;:()\n、，；：]+\s*|\Z)")
@@ -348,7 +359,7 @@ _PHRASE = re.compile(r"[^,;:()\n、，；：]*(?:[,;:()\n、，；：]+\s*|\Z)")
 
 @dataclass(frozen=True)
 class SelectiveContext(Operator[Ranking, Ranking]):
-    """Leave out the stretches of the hits' texts that tell least, by a language model's self-information.
+    """Leave out the parts of the hits' texts with the least self-information under a language model.
 
     I(u) = mean over the tokens of a stretch u of -ln p(x_t | x_<t), each sentence read on its own. Stretches of all
     hits with I below the percentile of `ratio` are removed (interpolated linearly between neighbours); the others stay,
@@ -385,59 +396,59 @@ class SelectiveContext(Operator[Ranking, Ranking]):
         refuse_numbers(self, "a number from 0 to below 1", "ratio")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        spans = [[(at, *span) for span in _sentences(hit.node.text)] for at, hit in enumerate(value.hits)]
-        asked = [place for places in spans for place in places]
-        texts = [value.hits[at].node.text[start:end] for at, start, end in asked]
-        found = surprises(self.llm, [Continuation.from_texts(text) for text in texts])
+        spans = [[(index, *span) for span in _split_sentences(hit.node.text)] for index, hit in enumerate(value.hits)]
+        sentence_places = [place for places in spans for place in places]
+        texts = [value.hits[index].node.text[start:end] for index, start, end in sentence_places]
+        token_lists = surprises(self.llm, [Continuation.from_texts(text) for text in texts])
         units = [
-            (at, start + first, start + last, nats)
-            for (at, start, _), text, told in zip(asked, texts, found, strict=True)
-            for first, last, nats in self._units(text, told)
+            (index, start + first, start + last, nats)
+            for (index, start, _), text, tokens in zip(sentence_places, texts, token_lists, strict=True)
+            for first, last, nats in self._split_units(text, tokens)
         ]
-        bound = percentile([nats for *_, nats in units], self.ratio)
+        bound = compute_percentile([nats for *_, nats in units], self.ratio)
         words = [unit for unit in units if value.hits[unit[0]].node.text[unit[1] : unit[2]].strip()]
-        kept = [unit for unit in units if unit[3] >= bound]
-        if not set(kept).intersection(words):
-            kept = [max(words, key=lambda unit: unit[3])] if words else []
+        kept_units = [unit for unit in units if unit[3] >= bound]
+        if not set(kept_units).intersection(words):
+            kept_units = [max(words, key=lambda unit: unit[3])] if words else []
         left = [
-            _left_of_phrases(value.hits[at], [(first, last) for _, first, last, _ in own])
-            for at, own in groupby(kept, lambda unit: unit[0])
+            _keep_phrases(value.hits[index], [(first, last) for _, first, last, _ in own])
+            for index, own in groupby(kept_units, lambda unit: unit[0])
         ]
         return value.but(hits=tuple(hit for hit in left if hit is not None))
 
-    def _units(self, text: str, told: Sequence[Surprise]) -> list[tuple[int, int, float]]:
-        """Start, end and mean surprise of the stretches of a sentence."""
+    def _split_units(self, text: str, tokens: Sequence[Surprise]) -> list[tuple[int, int, float]]:
+        """Return start, end and mean surprise of the units of a sentence."""
         if self.unit == "token":
-            return [(one.start, one.end, one.nats) for one in told]
+            return [(token.start, token.end, token.nats) for token in tokens]
         spans = [(0, len(text))] if self.unit == "sentence" else [m.span() for m in _PHRASE.finditer(text) if m[0]]
-        inside = [[one.nats for one in told if start <= one.start < end] for start, end in spans]
+        inside = [[token.nats for token in tokens if start <= token.start < end] for start, end in spans]
         return [(*span, sum(own) / len(own) if own else 0.0) for span, own in zip(spans, inside, strict=True)]
 
     calls = unknown
 
 
-def percentile(numbers: Sequence[float], share: float) -> float:
-    """The number below which a share of them lies, interpolated linearly; 0 for none.
+def compute_percentile(numbers: Sequence[float], share: float) -> float:
+    """Return the number below which a share of the numbers lies, interpolated linearly; 0 for no numbers.
 
-    >>> percentile([4.0, 1.0, 2.0, 3.0, 5.0], 0.35)
+    >>> compute_percentile([4.0, 1.0, 2.0, 3.0, 5.0], 0.35)
     2.4
     """
     ordered = sorted(numbers) or [0.0]
     place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    lower = int(place)
+    upper = min(lower + 1, len(ordered) - 1)
+    return ordered[lower] + (place - lower) * (ordered[upper] - ordered[lower])
 
 
-def _sentences(text: str) -> list[tuple[int, int]]:
-    """The sentences of a text, each with the blanks after it, so that they are all of it."""
+def _split_sentences(text: str) -> list[tuple[int, int]]:
+    """Return the sentences of a text, each with the blanks after it, so that they cover all of it."""
     starts = [start for start, _ in sentences(text)]
     return list(zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True)) if starts else []
 
 
-def _left_of_phrases(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit | None:
-    """The hit with what is left of its text; None for nothing."""
-    text = of_spans(hit.node.text, spans).strip()
+def _keep_phrases(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit | None:
+    """Return the hit with the kept phrases of its text; None if no text is left."""
+    text = join_spans(hit.node.text, spans).strip()
     if not text:
         return None
-    return hit if text == hit.node.text.strip() else showing(hit, text)
+    return hit if text == hit.node.text.strip() else show_text(hit, text)

@@ -1,4 +1,4 @@
-"""What is shown around a hit, or in its place: its neighbours, a window, the nodes of another group."""
+"""Context of hits: their neighbours, a window of their document, or the nodes of another group."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing, note
+from spolia.core.run_context import access, note, run_filter
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import StoreError, WiringError
-from spolia.filters import narrowed
-from spolia.ranking.fusion import falling
+from spolia.filters import combine_filters
+from spolia.ranking.fusion import descending_key
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus, refuse_no_group
 from spolia.stores.definition import DOCUMENT
 from spolia.stores.snapshot.lineage import filter_nodes, related_by_lineage, related_by_place
@@ -22,46 +22,48 @@ if TYPE_CHECKING:
 T = TypeVar("T", int, float)
 
 
-def beside(
-    snapshot: "Snapshot", node: Node, before: int, after: int, access: frozenset[str], filter: Filter | None
+def neighbours(
+    snapshot: "Snapshot", node: Node, count_before: int, count_after: int, access: frozenset[str], filter: Filter | None
 ) -> list[Node]:
-    """A node with at most `before` and `after` nodes of its group around it, in order, up to the first that may not be
-    read or found.
-    """
+    """Return a node with its neighbours in the group, in order, up to the first that may not be read or found."""
     if node.number < 1:  # nobody knows where it stands
         return [node]
-    around = snapshot.numbered_nodes(node.document, node.group, node.number - before, node.number + after, access)
-    there = {found.number: found for found in filter_nodes(snapshot, around, access, filter)} | {node.number: node}
+    nodes = snapshot.numbered_nodes(
+        node.document, node.group, node.number - count_before, node.number + count_after, access
+    )
+    by_number = {neighbour.number: neighbour for neighbour in filter_nodes(snapshot, nodes, access, filter)} | {
+        node.number: node
+    }
     first = last = node.number
-    while first - 1 in there:
+    while first - 1 in by_number:
         first -= 1
-    while last + 1 in there:
+    while last + 1 in by_number:
         last += 1
-    return [there[number] for number in range(first, last + 1)]
+    return [by_number[number] for number in range(first, last + 1)]
 
 
 def refuse_nothing(op: Operator[Any, Any], *names: str) -> None:
-    """Refuse fields that are no counts from 0 on, and all of them 0."""
-    refuse_counts(op, *names, least=0)
+    """Refuse negative counts, and counts that are all 0."""
+    refuse_counts(op, *names, minimum=0)
     if not any(getattr(op, name) for name in names):
         raise WiringError(
             f"{op.short} does nothing: {' and '.join(names)} are 0. Write a number above 0 for one of them."
         )
 
 
-def runs(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Nodes of one document and group as runs without a gap, each node once.
+def split_runs(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Group nodes of one document and group into runs without a gap, each node once.
 
-    >>> [[node.number for node in run] for run in runs([Node(str(n), "", number=n) for n in (4, 1, 2, 5, 2)])]
+    >>> [[node.number for node in run] for run in split_runs([Node(str(n), "", number=n) for n in (4, 1, 2, 5, 2)])]
     [[1, 2], [4, 5]]
     """
-    found: list[list[Node]] = []
+    groups: list[list[Node]] = []
     for _, node in sorted({node.number: node for node in nodes}.items()):
-        if found and found[-1][-1].number + 1 == node.number:
-            found[-1].append(node)
+        if groups and groups[-1][-1].number + 1 == node.number:
+            groups[-1].append(node)
         else:
-            found.append([node])
-    return found
+            groups.append([node])
+    return groups
 
 
 @dataclass(frozen=True)
@@ -106,20 +108,20 @@ class Neighbours(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
-        snapshot, who = self.corpus.snapshot(), access()
-        wanted = narrowed(value.query.filter, narrowing())
-        found: dict[str, tuple[float, int, int, Hit]] = {}
+        snapshot, principals = self.corpus.snapshot(), access()
+        filter = combine_filters(value.query.filter, run_filter())
+        best_places: dict[str, tuple[float, int, int, Hit]] = {}
         for rank, hit in enumerate(value.hits):
-            for node in beside(snapshot, hit.node, self.before, self.after, who, wanted):
+            for node in neighbours(snapshot, hit.node, self.before, self.after, principals, filter):
                 steps = abs(node.number - hit.node.number)
-                new = self._hit(hit, node, steps)
-                place = (falling(new.score), steps, rank, new)
-                if node.id not in found or place[:3] < found[node.id][:3]:
-                    found[node.id] = place
-        hits = [place[3] for place in sorted(found.values(), key=lambda place: place[:3])]
+                new = self._decay_hit(hit, node, steps)
+                place = (descending_key(new.score), steps, rank, new)
+                if node.id not in best_places or place[:3] < best_places[node.id][:3]:
+                    best_places[node.id] = place
+        hits = [place[3] for place in sorted(best_places.values(), key=lambda place: place[:3])]
         return value.but(hits=tuple(hits[: self.top_k]))
 
-    def _hit(self, hit: Hit, node: Node, steps: int) -> Hit:
+    def _decay_hit(self, hit: Hit, node: Node, steps: int) -> Hit:
         if not steps:
             return hit
         less = (1 - self.decay**steps) * abs(hit.score) if math.isfinite(hit.score) else 0.0
@@ -128,7 +130,7 @@ class Neighbours(Operator[Ranking, Ranking]):
 
 @dataclass(frozen=True)
 class SentenceWindow(Operator[Ranking, Ranking]):
-    """Show each hit with the nodes around it, as one stretch of the document: sentences are searched, windows are read.
+    """Show each hit with the nodes around it, as one part of the document: you search sentences and read windows.
 
     Windows that overlap or touch become one, with the best score of its hits. Its text is the document's from the
     first node to the last, its id that of the best hit in it, and `Hit.found` holds the hits, to which citations
@@ -166,93 +168,99 @@ class SentenceWindow(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
-        snapshot, who = self.corpus.snapshot(), access()
-        wanted = narrowed(value.query.filter, narrowing())
+        snapshot, principals = self.corpus.snapshot(), access()
+        filter = combine_filters(value.query.filter, run_filter())
         cut: dict[tuple[str, str], list[Hit]] = {}
         for hit in value.hits:
             if is_cut(hit.node) and hit.node.number:
                 cut.setdefault((hit.node.document, hit.node.group), []).append(hit)
         windows: list[Hit] = []
         for (document, _), hits in cut.items():
-            around = [node for hit in hits for node in beside(snapshot, hit.node, self.before, self.after, who, wanted)]
-            windows += _windows(_document(snapshot, document, who), hits, runs(around))
+            window_nodes = [
+                node
+                for hit in hits
+                for node in neighbours(snapshot, hit.node, self.before, self.after, principals, filter)
+            ]
+            windows += _build_windows(_find_document(snapshot, document, principals), hits, split_runs(window_nodes))
         rest = [hit for hit in value.hits if not is_cut(hit.node) or not hit.node.number]
-        return value.but(hits=tuple(_in_order([*windows, *rest], value.hits)[: self.top_k]))
+        return value.but(hits=tuple(_sort_hits([*windows, *rest], value.hits)[: self.top_k]))
 
 
-def _document(snapshot: "Snapshot", id: str, access: frozenset[str]) -> Document | None:
-    """The document, None where it may not be read as a whole."""
+def _find_document(snapshot: "Snapshot", id: str, access: frozenset[str]) -> Document | None:
+    """Return the document, or None if it may not be read as a whole."""
     try:
         return snapshot.document(id, access)
     except StoreError:
         return None
 
 
-def _windows(document: Document | None, hits: Sequence[Hit], around: Iterable[Sequence[Node]]) -> list[Hit]:
-    """The hits of one document with what stands around them; without the document as they are."""
+def _build_windows(document: Document | None, hits: Sequence[Hit], node_runs: Iterable[Sequence[Node]]) -> list[Hit]:
+    """Return windows around the hits of one document; without the document, the hits themselves."""
     if document is None:
         return list(hits)
-    found = []
-    for run in around:
+    windows = []
+    for run in node_runs:
         numbers = {node.number for node in run}
-        inside = sorted((hit for hit in hits if hit.node.number in numbers), key=_best)
-        found.append(_shown(_stretch(document, inside[0].node, [node for node in run if is_cut(node)]), inside))
-    return found
+        inside = sorted((hit for hit in hits if hit.node.number in numbers), key=_score_key)
+        windows.append(
+            _show_node(_merge_nodes(document, inside[0].node, [node for node in run if is_cut(node)]), inside)
+        )
+    return windows
 
 
-def _stretch(document: Document, best: Node, nodes: Sequence[Node]) -> Node:
-    """A node that reaches from the first of some nodes to the last."""
+def _merge_nodes(document: Document, best: Node, nodes: Sequence[Node]) -> Node:
+    """Return a node that reaches from the first of some nodes to the last."""
     spans = [node.span for node in nodes if node.span is not None]
     start, end = min(span.start for span in spans), max(span.end for span in spans)
-    pages = _ends([page for span in spans if span.pages for page in span.pages])
+    pages = _find_extent([page for span in spans if span.pages for page in span.pages])
     lines = [line for span in spans if span.lines for line in span.lines]
     seconds = [second for span in spans if span.seconds for second in span.seconds]
     starts = document.pages[pages[0] : pages[1]] if pages else ()
-    span = Span(start, end, pages, _ends(lines), _ends(seconds), starts)
+    span = Span(start, end, pages, _find_extent(lines), _find_extent(seconds), starts)
     return best.but(text=document.text[start:end], span=span, context=nodes[0].context, search_text="")
 
 
-def _ends(places: Sequence[T]) -> tuple[T, T] | None:
+def _find_extent(places: Sequence[T]) -> tuple[T, T] | None:
     return (min(places), max(places)) if places else None
 
 
-def _in_order(hits: Iterable[Hit], before: Sequence[Hit]) -> list[Hit]:
-    ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(before)))}
-    return sorted(hits, key=lambda hit: (falling(hit.score), ranks[hit.node.id]))
+def _sort_hits(hits: Iterable[Hit], original: Sequence[Hit]) -> list[Hit]:
+    ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(original)))}
+    return sorted(hits, key=lambda hit: (descending_key(hit.score), ranks[hit.node.id]))
 
 
-def found_in(shown: Node, hit: Hit) -> Iterator[Node]:
-    """What a citation of `shown` points to: the smaller stretches of its document that were found in it.
+def cited_nodes(shown_node: Node, hit: Hit) -> Iterator[Node]:
+    """Yield the nodes that a citation of `shown_node` points to: the smaller retrieved parts of its document in it.
 
     >>> from spolia.types import Span
     >>> whole = Node("n", "One. Two.", "d", span=Span(0, 9))
-    >>> [node.text for node in found_in(whole, Hit(Node("s", "Two.", "d", span=Span(5, 9)), 1.0))]
+    >>> [node.text for node in cited_nodes(whole, Hit(Node("s", "Two.", "d", span=Span(5, 9)), 1.0))]
     ['Two.']
-    >>> list(found_in(whole, Hit(Node("q", "What?", "d", span=Span(0, 9)), 1.0)))
+    >>> list(cited_nodes(whole, Hit(Node("q", "What?", "d", span=Span(0, 9)), 1.0)))
     []
     """
     for node in hit.found or (hit.node,):
-        if is_cut(node) and _holds(shown, node):
+        if is_cut(node) and _contains(shown_node, node):
             yield node
 
 
 def is_cut(node: Node) -> bool:
-    """Whether its text is a stretch of its document, not written about one."""
+    """Return whether the node's text is a part of its document, not a text about it."""
     return node.span is not None and node.span.end - node.span.start == len(node.text)
 
 
-def _holds(large: Node, small: Node) -> bool:
+def _contains(large: Node, small: Node) -> bool:
     if large.span is None or small.span is None or large.document != small.document:
         return False
     inside = large.span.start <= small.span.start and small.span.end <= large.span.end
     return inside and len(small.text) < len(large.text)
 
 
-def showing(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
-    """The hit with another text shown in place of its node's; citations still point to the retrieved node.
-    `parts` are the stretches of the node that the text is made of, if known.
+def show_text(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
+    """Return the hit with another text, made of `parts` of its node if known; citations still point to the retrieved
+    node.
 
-    >>> hit = showing(Hit(Node("n", "One. Two."), 1.0), "Two.")
+    >>> hit = show_text(Hit(Node("n", "One. Two."), 1.0), "Two.")
     >>> hit.node.text, [node.text for node in hit.found]
     ('Two.', ['One. Two.'])
     """
@@ -261,7 +269,7 @@ def showing(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
 
 @dataclass(frozen=True)
 class Mapped(Operator[Ranking, Ranking]):
-    """The nodes of another group that belong to the hits: small nodes are searched, large ones are shown.
+    """The nodes of another group that belong to the hits: you search small nodes and read large ones.
 
     By lineage the way goes up to the nearest group that both were made from, and down from there: from sentences to
     the chunks that they were cut from, from questions to the text that they were written about, from chunks to all
@@ -306,53 +314,55 @@ class Mapped(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
-        way = related_by_lineage if self.by == "lineage" else related_by_place
-        snapshot, who = self._snapshot(), access()
-        related = way(snapshot, value.nodes, self.target.name, who)
+        find_related = related_by_lineage if self.by == "lineage" else related_by_place
+        snapshot, principals = self._snapshot(), access()
+        related = find_related(snapshot, value.nodes, self.target.name, principals)
         if value.hits and not any(related):
             note(f"Nothing of group {self.target.name!r} belongs to the {len(value.hits)} hits, or may be read.")
-        found = [(hit, node) for hit, nodes in zip(value.hits, related, strict=True) for node in nodes]
-        shown = self._allowed(snapshot, found, value)
-        hits = _once((hit, node) for hit, node in found if node.id in shown)
+        pairs = [(hit, node) for hit, nodes in zip(value.hits, related, strict=True) for node in nodes]
+        allowed_ids = self._allowed_ids(snapshot, pairs, value)
+        hits = _merge_by_node((hit, node) for hit, node in pairs if node.id in allowed_ids)
         return value.but(hits=tuple(hits[: self.top_k]))
 
     def _snapshot(self) -> "Snapshot":
         # Whole documents are there whether or not a group was made of them.
         return self.target.corpus.snapshot() if self.target.name == DOCUMENT else self.target.snapshot()
 
-    def _allowed(self, snapshot: "Snapshot", found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
-        """Ids of what the filters let be shown."""
-        who, groups = access(), {hit.node.group for hit in value.hits}
-        below = {group for group in groups if self.target.name in snapshot.lineage_of(group)}
-        around = {node.id: node for hit, node in found if hit.node.group in below}
-        beside = {node.id: node for _, node in found if node.id not in around}
-        shown = filter_nodes(snapshot, list(around.values()), who, narrowing())
-        shown += filter_nodes(snapshot, list(beside.values()), who, narrowed(value.query.filter, narrowing()))
-        return {node.id for node in shown}
+    def _allowed_ids(self, snapshot: "Snapshot", pairs: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
+        """Return the ids of the nodes that pass the filters."""
+        principals, groups = access(), {hit.node.group for hit in value.hits}
+        descendant_groups = {group for group in groups if self.target.name in snapshot.lineage_of(group)}
+        containing = {node.id: node for hit, node in pairs if hit.node.group in descendant_groups}
+        related = {node.id: node for _, node in pairs if node.id not in containing}
+        allowed = filter_nodes(snapshot, list(containing.values()), principals, run_filter())
+        allowed += filter_nodes(
+            snapshot, list(related.values()), principals, combine_filters(value.query.filter, run_filter())
+        )
+        return {node.id for node in allowed}
 
 
-def _once(found: Iterable[tuple[Hit, Node]]) -> list[Hit]:
-    """Each node once, with its best score and the hits in it, best first."""
+def _merge_by_node(candidates: Iterable[tuple[Hit, Node]]) -> list[Hit]:
+    """Return each node once, with its best score and the hits in it, best first."""
     by_node: dict[str, list[tuple[Hit, Node]]] = {}
-    for hit, node in found:
+    for hit, node in candidates:
         by_node.setdefault(node.id, []).append((hit, node))
-    hits = (_shown(pairs[0][1], sorted((hit for hit, _ in pairs), key=_best)) for pairs in by_node.values())
-    return sorted(hits, key=_best)
+    hits = (_show_node(pairs[0][1], sorted((hit for hit, _ in pairs), key=_score_key)) for pairs in by_node.values())
+    return sorted(hits, key=_score_key)
 
 
-def _shown(node: Node, hits: Sequence[Hit]) -> Hit:
-    """A node in place of some hits, with the best score and these hits."""
-    found = dict.fromkeys(part for hit in hits for part in found_in(node, hit))
-    return Hit(node, hits[0].score, hits[0].parts, tuple(found))
+def _show_node(node: Node, hits: Sequence[Hit]) -> Hit:
+    """Return a node in place of some hits, with the best score and these hits."""
+    cited = dict.fromkeys(part for hit in hits for part in cited_nodes(node, hit))
+    return Hit(node, hits[0].score, hits[0].parts, tuple(cited))
 
 
-def _best(hit: Hit) -> float:
-    return falling(hit.score)
+def _score_key(hit: Hit) -> float:
+    return descending_key(hit.score)
 
 
 @dataclass(frozen=True)
 class WindowReplacement(Operator[Ranking, Ranking]):
-    """Show the window around each hit, as a metadata field holds it, in place of the hit's text.
+    """Replace the text of each hit by the window around it that a metadata field holds.
 
     For corpora that were cut into sentences elsewhere and keep the text around each beside it. `SentenceWindow` reads
     that from the store instead. A hit without the field stays as it is. Citations point to the hit.
@@ -372,8 +382,8 @@ class WindowReplacement(Operator[Ranking, Ranking]):
     field: str = "window"
 
     def apply(self, value: Ranking, /) -> Ranking:
-        return value.but(hits=tuple(map(self._shown, value.hits)))
+        return value.but(hits=tuple(map(self._show_window, value.hits)))
 
-    def _shown(self, hit: Hit) -> Hit:
+    def _show_window(self, hit: Hit) -> Hit:
         window = next((str(value) for name, value in hit.node.meta if name == self.field and value), "")
-        return showing(hit, window) if window else hit
+        return show_text(hit, window) if window else hit

@@ -1,4 +1,4 @@
-"""Maximal marginal relevance, and how alike hits are to each other and to the query: by vectors, or by words."""
+"""Maximal marginal relevance, by the similarity of hits to each other and to the query: of vectors, or of words."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ PLACES = 6
 """Of decimals that count: rounding is not to decide between what is equal."""
 
 
-class ByVectors:
+class VectorSimilarity:
     """Cosines of a query, float32[d], and the vectors of hits, float32[hits, d].
 
-    `relevance` is how alike each hit is to the query, `to` how alike to the hit at a place: float64[hits].
+    `relevance` is how alike each hit is to the query, `similarities_to` how alike to the hit at a place: float64[hits].
     """
 
     def __init__(self, query: Vectors, vectors: Vectors) -> None:
-        self.query, self.vectors = _unit(query[None])[0], _unit(vectors)
+        self.query, self.vectors = _normalize(query[None])[0], _normalize(vectors)
 
     def relevance(self) -> Numbers:
         return self._cosines(self.query)
 
-    def to(self, at: int) -> Numbers:
-        return self._cosines(self.vectors[at])
+    def similarities_to(self, index: int) -> Numbers:
+        return self._cosines(self.vectors[index])
 
     def _cosines(self, vector: Vectors) -> Numbers:
         return np.asarray(np.round((self.vectors @ vector).astype(np.float64), PLACES), dtype=np.float64)
 
 
-class ByWords:
-    """|A ∩ B| / |A ∪ B| of the words of two texts; how relevant a hit is, its score tells, on a scale from 0 to 1.
+class WordSimilarity:
+    """Overlap |A ∩ B| / |A ∪ B| of the words of two texts; the relevance of a hit is its score, scaled to 0 … 1.
 
     Two texts without words are the same. Scores are of the hits, best first.
     """
@@ -60,63 +60,63 @@ class ByWords:
         ]
         self.counts = np.array([len(words) for words in self.words], dtype=np.float64)
         holders = np.repeat(np.arange(len(texts)), [len(words) for words in self.words])
-        every = np.concatenate([np.zeros(0, np.int64), *self.words])
-        order = np.argsort(every, kind="stable")
-        self.holders, self.starts = holders[order], np.searchsorted(every[order], np.arange(len(numbers) + 1))
+        all_words = np.concatenate([np.zeros(0, np.int64), *self.words])
+        order = np.argsort(all_words, kind="stable")
+        self.holders, self.starts = holders[order], np.searchsorted(all_words[order], np.arange(len(numbers) + 1))
 
     def relevance(self) -> Numbers:
         return np.array(min_max(self.scores)[0])
 
-    def to(self, at: int) -> Numbers:
-        holding = [self.holders[self.starts[word] : self.starts[word + 1]] for word in self.words[at]]
+    def similarities_to(self, index: int) -> Numbers:
+        holding = [self.holders[self.starts[word] : self.starts[word + 1]] for word in self.words[index]]
         shared = np.bincount(np.concatenate([np.zeros(0, np.int64), *holding]), minlength=len(self.words))
-        either = self.counts + self.counts[at] - shared
-        return np.where(either > 0, shared / np.where(either > 0, either, 1.0), 1.0)
+        union_sizes = self.counts + self.counts[index] - shared
+        return np.where(union_sizes > 0, shared / np.where(union_sizes > 0, union_sizes, 1.0), 1.0)
 
 
-def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) -> ByVectors:
-    """The cosines of a ranking's hits, by the vectors that a group stores; those of the other hits are embedded."""
+def compare_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) -> VectorSimilarity:
+    """Compare a ranking's hits by the vectors that a group stores; other hits are embedded."""
     nodes = ranking.nodes
     vectors, stored = np.zeros((len(nodes), embedder.dimension), np.float32), np.zeros(len(nodes), dtype=np.bool_)
     if group is not None:
-        places, found = _stored(nodes, embedder, group)
-        vectors[places], stored[places] = found, True
+        places, stored_vectors = _read_stored(nodes, embedder, group)
+        vectors[places], stored[places] = stored_vectors, True
     lacking = np.flatnonzero(~stored)
     if len(lacking):
-        vectors[lacking] = embed_checked(embedder, [nodes[at].indexed_text for at in lacking], "passage")
-    return ByVectors(_asked(ranking.query, embedder), vectors)
+        vectors[lacking] = embed_checked(embedder, [nodes[index].indexed_text for index in lacking], "passage")
+    return VectorSimilarity(_find_query_vector(ranking.query, embedder), vectors)
 
 
-def _asked(query: Query, embedder: Embedder) -> Vectors:
+def _find_query_vector(query: Query, embedder: Embedder) -> Vectors:
     if query.vector is not None and len(query.vector) == embedder.dimension:
         return np.array(query.vector, dtype=np.float32)
-    found: Vectors = embed_checked(embedder, [query.question], "query")[0]
-    return found
+    vector: Vectors = embed_checked(embedder, [query.question], "query")[0]
+    return vector
 
 
-def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tuple[list[int], Vectors]:
-    """Places of the nodes whose vectors a store has, and float32[places, d] these."""
+def _read_stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tuple[list[int], Vectors]:
+    """Return the places of the nodes with stored vectors, and these as float32[places, d]."""
     snapshot = group.snapshot()
-    how = snapshot.manifest(group.name).find_embedding(embedder.name)
-    if how is None:
+    embedding = snapshot.manifest(group.name).find_embedding(embedder.name)
+    if embedding is None:
         return [], np.zeros((0, embedder.dimension), np.float32)
-    refuse_other_embedder(how, group.name, embedder)
+    refuse_other_embedder(embedding, group.name, embedder)
     keys = snapshot.keys_of({node.id for node in nodes if node.group == group.name})
-    there = snapshot.allowed(group.name, access()).restrict_to(keys.values())
-    row = {key: at for at, key in enumerate(there.keys[there.positions()].tolist())}
-    rows = [(at, row[keys[node.id]]) for at, node in enumerate(nodes) if keys.get(node.id) in row]
-    found = snapshot.vectors(group.name, embedder.name, there)
-    return [at for at, _ in rows], found[[place for _, place in rows]]
+    allowed = snapshot.allowed(group.name, access()).restrict_to(keys.values())
+    row = {key: index for index, key in enumerate(allowed.keys[allowed.positions()].tolist())}
+    rows = [(index, row[keys[node.id]]) for index, node in enumerate(nodes) if keys.get(node.id) in row]
+    vectors = snapshot.vectors(group.name, embedder.name, allowed)
+    return [index for index, _ in rows], vectors[[place for _, place in rows]]
 
 
-def _unit(vectors: Vectors) -> Vectors:
+def _normalize(vectors: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class MMR(Operator[Ranking, Ranking]):
-    """Take hits one after the other, each as relevant and as unlike those before it as possible: marginal relevance.
+    """Take hits in turn, each as relevant and as unlike the earlier ones as possible: maximal marginal relevance.
 
     Of the hits D that are left and those S that are taken, next is the d with the largest
     score = λ · sim(q, d) - (1 - λ) · max(0, max over s in S of sim(d, s)). It is the hit's new score, and never rises,
@@ -167,21 +167,23 @@ class MMR(Operator[Ranking, Ranking]):
     def apply(self, value: Ranking, /) -> Ranking:
         if not value.hits:
             return value
-        likeness = ByWords(value) if self.embedder is None else by_vectors(value, self.embedder, self.group)
-        taken = chosen(likeness, len(value.hits), self.top_k, self.relevance)
-        return value.but(hits=tuple(value.hits[at].but(score=score) for at, score in taken))
+        likeness = WordSimilarity(value) if self.embedder is None else compare_vectors(value, self.embedder, self.group)
+        choices = choose_diverse(likeness, len(value.hits), self.top_k, self.relevance)
+        return value.but(hits=tuple(value.hits[index].but(score=score) for index, score in choices))
 
 
-def chosen(likeness: ByVectors | ByWords, count: int, top_k: int, relevance: float) -> list[tuple[int, float]]:
-    """Places and scores of the hits that are taken, in turn; of equal ones the first."""
+def choose_diverse(
+    likeness: VectorSimilarity | WordSimilarity, count: int, top_k: int, relevance: float
+) -> list[tuple[int, float]]:
+    """Return positions and scores of the chosen hits, in turn; of equal ones the first."""
     relevant = relevance * likeness.relevance()
     nearest = np.zeros(count)
     left = np.ones(count, dtype=np.bool_)
-    found: list[tuple[int, float]] = []
+    choices: list[tuple[int, float]] = []
     for _ in range(min(top_k, count)):
         scores = np.where(left, relevant - (1 - relevance) * nearest, -np.inf)
         best = int(np.argmax(scores))
-        found.append((best, float(scores[best])))
+        choices.append((best, float(scores[best])))
         left[best] = False
-        nearest = np.maximum(nearest, likeness.to(best))
-    return found
+        nearest = np.maximum(nearest, likeness.similarities_to(best))
+    return choices

@@ -1,4 +1,4 @@
-"""What a ranking is handed out as: nodes, text, or dicts."""
+"""Presentations of a ranking: as nodes, text or dicts, in another order, with metadata."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -74,11 +74,11 @@ class AsDicts(Operator[Ranking, tuple[Plain, ...]]):
         return tuple({name: _FIELDS[name](hit, rank) for name in self.fields} for rank, hit in enumerate(value.hits, 1))
 
 
-def _of_meta(meta: Meta) -> Plain:
+def _meta_to_dict(meta: Meta) -> Plain:
     values: dict[str, list[Any]] = {}
     for name, value in meta:
         values.setdefault(name, []).append(value)
-    return {name: found[0] if len(found) == 1 else found for name, found in values.items()}
+    return {name: entries[0] if len(entries) == 1 else entries for name, entries in values.items()}
 
 
 _FIELDS: Mapping[str, Callable[[Hit, int], Any]] = {
@@ -95,7 +95,7 @@ _FIELDS: Mapping[str, Callable[[Hit, int], Any]] = {
     "pages": lambda hit, rank: list(hit.node.span.pages) if hit.node.span and hit.node.span.pages else None,
     "lines": lambda hit, rank: list(hit.node.span.lines) if hit.node.span and hit.node.span.lines else None,
     "seconds": lambda hit, rank: list(hit.node.span.seconds) if hit.node.span and hit.node.span.seconds else None,
-    "meta": lambda hit, rank: _of_meta(hit.node.meta),
+    "meta": lambda hit, rank: _meta_to_dict(hit.node.meta),
 }
 
 
@@ -140,9 +140,9 @@ class Reorder(Operator[Ranking, Ranking]):
             raise WiringError(f"There is no order {self.order!r}. Write one of: {', '.join(get_args(Order))}.")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        return value.but(hits=tuple(self._reordered(value)))
+        return value.but(hits=tuple(self._order_hits(value)))
 
-    def _reordered(self, ranking: Ranking) -> Sequence[Hit]:
+    def _order_hits(self, ranking: Ranking) -> Sequence[Hit]:
         hits = ranking.hits
         if self.order == "sides":
             return hits[::2] + hits[1::2][::-1]
@@ -178,9 +178,9 @@ class ShowMetadata(Operator[Ranking, Ranking]):
     fields: tuple[str, ...]
 
     def apply(self, value: Ranking, /) -> Ranking:
-        return value.but(hits=tuple(map(self._shown, value.hits)))
+        return value.but(hits=tuple(map(self._add_metadata, value.hits)))
 
-    def _shown(self, hit: Hit) -> Hit:
+    def _add_metadata(self, hit: Hit) -> Hit:
         node = hit.node
         context = "\n".join(filter(None, (node.context, metadata_text(node.meta, self.fields))))
         return hit.but(node=node.but(context=context))

@@ -31,53 +31,59 @@ class Reranker(Function[Ranking, Ranking]):
     def apply(self, value: Ranking, /) -> Ranking:
         if not value.hits:
             return value
-        asked = {QUERY: value.query.text} if self.asks else {}
+        query_argument = {QUERY: value.query.text} if self.asks else {}
         if self.at_once:
-            returned = self._judged([hit.node for hit in value.hits], asked)
+            returned = self._call_function([hit.node for hit in value.hits], query_argument)
             if isinstance(returned, (str, Node)) or not isinstance(returned, Iterable):
-                raise self._refused(returned, "a list of nodes, or of one score for each")
-            return value.but(hits=self._of_all(value.hits, list(returned)))
-        return value.but(hits=self._of_each(value.hits, [self._judged(hit.node, asked) for hit in value.hits]))
+                raise self._refuse_result(returned, "a list of nodes, or of one score for each")
+            return value.but(hits=self._apply_all(value.hits, list(returned)))
+        return value.but(
+            hits=self._apply_each(value.hits, [self._call_function(hit.node, query_argument) for hit in value.hits])
+        )
 
-    def _judged(self, given: object, asked: dict[str, str]) -> Any:
-        """What the function returns; given by name, so that its parameters may have any order."""
-        return self.called(**{self.takes_by: given}, **asked) if self.takes_by else self.called(given, **asked)
+    def _call_function(self, argument: object, query_argument: dict[str, str]) -> Any:
+        """Call the function, by keyword where possible, so that its parameters may have any order."""
+        return (
+            self.call_function(**{self.takes_by: argument}, **query_argument)
+            if self.takes_by
+            else self.call_function(argument, **query_argument)
+        )
 
-    def _of_each(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
-        pairs = [(hit, found) for hit, found in zip(hits, returned, strict=True) if found is not None]
-        if all(isinstance(found, Node) for _, found in pairs):
-            return tuple(self._kept(hit, found) for hit, found in pairs)
-        return self._scored([hit for hit, _ in pairs], [found for _, found in pairs])
+    def _apply_each(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
+        pairs = [(hit, result) for hit, result in zip(hits, returned, strict=True) if result is not None]
+        if all(isinstance(result, Node) for _, result in pairs):
+            return tuple(self._keep_hit(hit, result) for hit, result in pairs)
+        return self._score_hits([hit for hit, _ in pairs], [result for _, result in pairs])
 
-    def _of_all(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
-        if not all(isinstance(found, Node) for found in returned):
+    def _apply_all(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
+        if not all(isinstance(result, Node) for result in returned):
             if len(returned) != len(hits):
-                raise self._refused(returned, f"one score for each of the {len(hits)} nodes")
-            return self._scored(hits, returned)
+                raise self._refuse_result(returned, f"one score for each of the {len(hits)} nodes")
+            return self._score_hits(hits, returned)
         by_id = {hit.node.id: hit for hit in reversed(hits)}
-        nodes = {found.id: found for found in reversed(returned) if isinstance(found, Node)}
-        order = dict.fromkeys(found.id for found in returned if isinstance(found, Node))
-        kept = [self._kept(by_id.get(id), nodes[id]) for id in order]
-        if all(one.score >= other.score for one, other in pairwise(kept)):
-            return tuple(kept)
-        return tuple(hit.but(score=1 / rank) for rank, hit in enumerate(kept, 1))
+        nodes = {result.id: result for result in reversed(returned) if isinstance(result, Node)}
+        order = dict.fromkeys(result.id for result in returned if isinstance(result, Node))
+        reranked = [self._keep_hit(by_id.get(id), nodes[id]) for id in order]
+        if all(first.score >= second.score for first, second in pairwise(reranked)):
+            return tuple(reranked)
+        return tuple(hit.but(score=1 / rank) for rank, hit in enumerate(reranked, 1))
 
-    def _kept(self, hit: Hit | None, node: object) -> Hit:
-        """The hit with the node that was returned for it, which may have another text but is the same."""
+    def _keep_hit(self, hit: Hit | None, node: object) -> Hit:
+        """Return the hit with the node that was returned for it, which may have another text but the same id."""
         if hit is None or not isinstance(node, Node) or node.id != hit.node.id:
-            raise self._refused(node, "nodes that it was given")
+            raise self._refuse_result(node, "nodes that it was given")
         return hit.but(node=node)
 
-    def _scored(self, hits: Sequence[Hit], scores: Sequence[object]) -> tuple[Hit, ...]:
+    def _score_hits(self, hits: Sequence[Hit], scores: Sequence[object]) -> tuple[Hit, ...]:
         for score in scores:
             if isinstance(score, bool) or not isinstance(score, Real) or score != score:
-                raise self._refused(score, "a number for every node, or the node itself, or None to drop it")
+                raise self._refuse_result(score, "a number for every node, or the node itself, or None to drop it")
         pairs = zip(hits, map(float, scores), strict=True)  # type: ignore[arg-type]
-        found = (hit.but(score=score) for hit, score in pairs)
-        return tuple(sorted(found, key=lambda hit: -hit.score))
+        rescored = (hit.but(score=score) for hit, score in pairs)
+        return tuple(sorted(rescored, key=lambda hit: -hit.score))
 
-    def _refused(self, returned: object, wanted: str) -> WiringError:
-        return WiringError(f"The reranker {self.name} returned {returned!r:.80}. Return {wanted}.")
+    def _refuse_result(self, returned: object, expected: str) -> WiringError:
+        return WiringError(f"The reranker {self.name} returned {returned!r:.80}. Return {expected}.")
 
 
 @overload
@@ -123,19 +129,21 @@ def reranker(
     (['b'], ['a', 'b'])
     """
 
-    def made(function: Callable[..., Any]) -> Reranker:
+    def decorate(function: Callable[..., Any]) -> Reranker:
         name = getattr(function, "__name__", LAMBDA)
-        found = inspect.signature(function).parameters.values()
-        wanted = [p.name for p in found if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        if len([parameter for parameter in wanted if parameter != QUERY]) != 1:
-            one = "nodes" if batch else "node"
+        parameters = inspect.signature(function).parameters.values()
+        required = [
+            p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+        if len([parameter for parameter in required if parameter != QUERY]) != 1:
+            argument = "nodes" if batch else "node"
             raise WiringError(
-                f"{name} takes {', '.join(wanted) or 'nothing'}; a reranker takes {one}, and {QUERY} if it wants it. "
-                f"Write def {name}({one}): ..., or def {name}({one}, {QUERY}): ..., and give others a default."
+                f"{name} takes {', '.join(required) or 'nothing'}; a reranker takes {argument}, and {QUERY} if it wants it. "
+                f"Write def {name}({argument}): ..., or def {name}({argument}, {QUERY}): ..., and give others a default."
             )
-        (taken,) = (p for p in found if p.name in wanted and p.name != QUERY)
-        named = "" if taken.kind is taken.POSITIONAL_ONLY else taken.name
-        own = {"at_once": batch, "asks": any(p.name == QUERY for p in found), "takes_by": named}
-        return Reranker.of(function, (Ranking, Ranking), version=version, cached=cached, waits=waits, **own)
+        (node_parameter,) = (p for p in parameters if p.name in required and p.name != QUERY)
+        keyword = "" if node_parameter.kind is node_parameter.POSITIONAL_ONLY else node_parameter.name
+        own = {"at_once": batch, "asks": any(p.name == QUERY for p in parameters), "takes_by": keyword}
+        return Reranker.from_function(function, (Ranking, Ranking), version=version, cached=cached, waits=waits, **own)
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)

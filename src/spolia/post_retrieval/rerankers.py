@@ -1,4 +1,4 @@
-"""Hits judged by a model, under one contract: with the question, by token vectors, by its next word, in its words."""
+"""Rerankers that score hits by a model, under one contract: cross-encoders, token vectors, next words, replies."""
 
 import math
 import sys
@@ -30,13 +30,13 @@ from spolia.models.protocols import (
 from spolia.stores.backends.rows import picture_of
 from spolia.stores.corpus import Corpus, refuse_no_corpus
 from spolia.types import Failure, Hit, Node, Prompt, Ranking, Token
-from spolia.types.outcomes import successes
+from spolia.types.outcomes import require_successes
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
 
-class Judging(Operator[Ranking, Ranking]):
+class ModelReranker(Operator[Ranking, Ranking]):
     """Base of rerankers that score hits by a model.
 
     The best `judged` hits are judged by the question that was asked (`Query.question`) and what a reader would be shown
@@ -77,10 +77,10 @@ class Judging(Operator[Ranking, Ranking]):
 
     @abstractmethod
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
-        """A score for each text, in their order; higher is better, NaN if it has none."""
+        """Return a score for each text, in their order; higher is better, NaN if it has none."""
 
     def scores_of(self, question: str, nodes: Sequence[Node], /) -> Sequence[float]:
-        """A score for each node: of what a reader is shown of it."""
+        """Return a score for each node, by the text that a reader sees."""
         return self.scores(question, [node.shown_text for node in nodes])
 
     def apply(self, value: Ranking, /) -> Ranking:
@@ -94,43 +94,43 @@ class Judging(Operator[Ranking, Ranking]):
                 raise
             degrade(f"{type(self).__name__} could not be asked ({error}); the hits keep their order.", error=error)
             return best.cut(self.top_k)
-        return best.but(hits=self._ordered(best.hits, scores)).cut(self.top_k)
+        return best.but(hits=self._order_hits(best.hits, scores)).cut(self.top_k)
 
     def reads(self, value: Ranking, /) -> object:
-        shown = tuple((hit.node, hit.found) for hit in value.cut(self.judged).hits)
-        return value.query.question, value.source, shown
+        judged_hits = tuple((hit.node, hit.found) for hit in value.cut(self.judged).hits)
+        return value.query.question, value.source, judged_hits
 
-    def _ordered(self, hits: Sequence[Hit], scores: Sequence[float]) -> tuple[Hit, ...]:
+    def _order_hits(self, hits: Sequence[Hit], scores: Sequence[float]) -> tuple[Hit, ...]:
         if len(scores) != len(hits):
             raise ModelError(
                 f"{type(self).__name__} was given {len(hits)} texts and got {len(scores)} scores. Correct the model."
             )
-        finite = [_finite(float(score)) for score in scores]
-        known = [score for score in finite if score is not None]
-        if len(known) < len(finite):
-            said = f"{type(self).__name__}: {len(finite) - len(known)} of {len(finite)} texts have no score."
-            degrade(said, partly=bool(known))
-        if not known:
+        finite = [_to_finite(float(score)) for score in scores]
+        finite_scores = [score for score in finite if score is not None]
+        if len(finite_scores) < len(finite):
+            message = f"{type(self).__name__}: {len(finite) - len(finite_scores)} of {len(finite)} texts have no score."
+            degrade(message, partly=bool(finite_scores))
+        if not finite_scores:
             return tuple(hits)
-        least = min(known)
+        lowest = min(finite_scores)
         order = sorted(range(len(hits)), key=lambda at: (finite[at] is None, -(finite[at] or 0.0)))
-        return tuple(hits[at].but(score=least if (score := finite[at]) is None else score) for at in order)
+        return tuple(hits[index].but(score=lowest if (score := finite[index]) is None else score) for index in order)
 
 
-def _finite(score: float) -> float | None:
-    """A score as a finite number; None for NaN."""
+def _to_finite(score: float) -> float | None:
+    """Return a score as a finite number; None for NaN."""
     if math.isnan(score):
         return None
     return max(-sys.float_info.max, min(sys.float_info.max, score))
 
 
-class AskedOfEach(Prompted, Judging):
-    """Base of the rerankers that send a prompt for each hit; where they wait, several at the same time.
+class PromptReranker(Prompted, ModelReranker):
+    """Base of rerankers that send one prompt for each hit, concurrently if the model waits.
 
     One hit that cannot be judged leaves all in their order (`Judging`): scores of some and not of others would tell
     which calls failed, not which hits are good.
 
-    A subclass is a frozen dataclass with these fields and those of `Judging`, and writes `told` and `score`.
+    A subclass is a frozen dataclass with these fields and those of `Judging`, and writes `ask_model` and `score`.
 
     Args:
         llm: the language model.
@@ -153,19 +153,21 @@ class AskedOfEach(Prompted, Judging):
         refuse_counts(self, "characters")
 
     @abstractmethod
-    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
-        """The tokens that the model gives for each hit."""
+    def ask_model(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+        """Ask the model, and return the tokens that it gives for each hit."""
 
     @abstractmethod
     def score(self, tokens: tuple[Token, ...], /) -> float:
-        """The score of the hit for which a model gave these tokens; NaN if they hold none."""
+        """Return the score of a hit by the tokens of the model; NaN if they hold none."""
 
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
-        shown = self.template(question)
-        prompts = [Prompt(shown.fill({"question": question, "passage": text[: self.characters]})) for text in texts]
+        prompt_template = self.template(question)
+        prompts = [
+            Prompt(prompt_template.fill({"question": question, "passage": text[: self.characters]})) for text in texts
+        ]
         if long := sum(len(text) > self.characters for text in texts):
             note(f"{type(self).__name__} is shown the first {self.characters} characters of {long} hits.")
-        return [self.score(tokens) for tokens in successes(self.told(prompts, question))]
+        return [self.score(tokens) for tokens in require_successes(self.ask_model(prompts, question))]
 
     def reads(self, value: Ranking, /) -> object:
         return super().reads(value), self.template(value.query.question).digest
@@ -175,7 +177,7 @@ class AskedOfEach(Prompted, Judging):
 
 
 @dataclass(frozen=True)
-class CrossEncoder(Judging):
+class CrossEncoder(ModelReranker):
     """Score each hit by a `Scorer`: a cross-encoder on this machine, or a hosted reranker (`RerankModel`).
 
     score(q, d) = scorer(q, d), whatever its scale.
@@ -208,7 +210,7 @@ SEPARATOR = " [SEP] "
 
 
 @dataclass(frozen=True)
-class TART(Judging):
+class TART(ModelReranker):
     """Score each hit by a cross-encoder that was trained to follow an instruction.
 
     score(q, d) = scorer(instruction [SEP] q, d).
@@ -240,7 +242,7 @@ class TART(Judging):
 
 
 @dataclass(frozen=True)
-class ColBERT(Judging):
+class ColBERT(ModelReranker):
     """Score each hit by late interaction of token vectors, made when it is asked.
 
     score(q, d) = Σ_i max_j q_i · d_j over the vectors of length 1 of the question's and the hit's tokens. There is no
@@ -266,13 +268,15 @@ class ColBERT(Judging):
     strict: bool = False
 
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
-        asked = self.embedder.embed_tokens([question], kind="query").row(0)
-        found: list[float] = models.vectors.max_sims(asked, self.embedder.embed_tokens(texts, kind="passage")).tolist()
-        return found
+        query_vectors = self.embedder.embed_tokens([question], kind="query").row(0)
+        scores: list[float] = models.vectors.max_sims(
+            query_vectors, self.embedder.embed_tokens(texts, kind="passage")
+        ).tolist()
+        return scores
 
 
 @dataclass(frozen=True)
-class MonoT5(AskedOfEach):
+class MonoT5(PromptReranker):
     """Score each hit by the probability that a language model goes on with one word and not the other.
 
     score(q, d) = p(true) / (p(true) + p(false)), the softmax over the two words as first token of the reply. A word
@@ -320,38 +324,42 @@ class MonoT5(AskedOfEach):
 
     places: ClassVar[tuple[str, ...]] = ("question", "passage")
 
-    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+    def ask_model(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
         return FirstTokens(self.llm, top=self.top).batch(prompts)
 
     def score(self, tokens: tuple[Token, ...], /) -> float:
-        relevant, irrelevant = (_logprob(tokens, word) for word in (self.relevant, self.irrelevant))
+        relevant, irrelevant = (_find_logprob(tokens, word) for word in (self.relevant, self.irrelevant))
         if relevant is None and irrelevant is None:
             return math.nan
-        least = min(token.logprob for token in tokens)
-        return _share(least if relevant is None else relevant, least if irrelevant is None else irrelevant)
+        lowest = min(token.logprob for token in tokens)
+        return _share(lowest if relevant is None else relevant, lowest if irrelevant is None else irrelevant)
 
 
-def _logprob(tokens: Sequence[Token], word: str) -> float | None:
-    """Log-probability of a word in all its spellings; None where it is not among the tokens, NaN where one has none.
+def _find_logprob(tokens: Sequence[Token], word: str) -> float | None:
+    """Return the log-probability of a word in all spellings; None if no token is one, NaN if one has no probability.
 
     >>> tokens = (Token(" True", math.log(0.5)), Token("true", math.log(0.25)), Token("t", -3.0))
-    >>> round(math.exp(_logprob(tokens, "true")), 6), _logprob(tokens, "false")
+    >>> round(math.exp(_find_logprob(tokens, "true")), 6), _find_logprob(tokens, "false")
     (0.75, None)
     """
-    found = [token.logprob for token in tokens if token.text.strip(" \t\n▁Ġ").lower() == word.lower()]
-    if not all(logprob <= 0 for logprob in found):
+    logprobs = [token.logprob for token in tokens if token.text.strip(" \t\n▁Ġ").lower() == word.lower()]
+    if not all(logprob <= 0 for logprob in logprobs):
         return math.nan
-    return math.log(math.fsum(map(math.exp, found))) if found and max(found) > -700 else max(found, default=None)
+    return (
+        math.log(math.fsum(map(math.exp, logprobs)))
+        if logprobs and max(logprobs) > -700
+        else max(logprobs, default=None)
+    )
 
 
-def _share(one: float, other: float) -> float:
-    """exp(one) / (exp(one) + exp(other)), however small both are."""
-    apart = one - other
-    return 0.0 if apart < -700 else 1 / (1 + math.exp(-apart))
+def _share(first: float, second: float) -> float:
+    """Return exp(first) / (exp(first) + exp(second)), however small both are."""
+    difference = first - second
+    return 0.0 if difference < -700 else 1 / (1 + math.exp(-difference))
 
 
 @dataclass(frozen=True)
-class UPR(AskedOfEach):
+class UPR(PromptReranker):
     """Score each hit by the likelihood that a language model asks the question when it is shown the hit.
 
     score(q, d) = Σ_t ln p(q_t | q_<t, d, instruction) over the tokens of the question; at most 0. It needs no training.
@@ -384,7 +392,7 @@ class UPR(AskedOfEach):
 
     version: ClassVar[int] = 2
 
-    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+    def ask_model(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
         return Likelihood(self.llm).batch([Continuation(prompt, f" {question}") for prompt in prompts])
 
     def score(self, tokens: tuple[Token, ...], /) -> float:
@@ -395,7 +403,7 @@ ROLE: Role[tuple[int, ...]] = Role("spolia:post_retrieval/prompts/rank.txt", Ord
 
 
 @dataclass(frozen=True)
-class RankGPT(Judging):
+class RankGPT(ModelReranker):
     """Order hits by a language model that is shown `window` of them at a time: [2] > [1] > [3].
 
     Of more hits than a window holds, the last ones are ordered first; then the window moves up by `step`, so that what
@@ -438,7 +446,7 @@ class RankGPT(Judging):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_counts(self, "step", "characters", "max_tokens")
-        refuse_counts(self, "window", least=2)
+        refuse_counts(self, "window", minimum=2)
         if self.step >= self.window:
             raise WiringError(
                 f"{self.short}: a window of {self.window} that moves by {self.step} compares nothing across windows. "
@@ -449,35 +457,37 @@ class RankGPT(Judging):
         if long := sum(len(text) > self.characters for text in texts):
             note(f"RankGPT is shown the first {self.characters} characters of {long} hits.")
         order = list(range(len(texts)))
-        for start in starts(len(texts), self.window, self.step):
-            shown = order[start : start + self.window]
-            order[start : start + self.window] = [shown[at] for at in self._ordered_by(question, shown, texts)]
-        found = [0.0] * len(texts)
-        for rank, at in enumerate(order, 1):
-            found[at] = 1 / rank
-        return found
+        for start in window_starts(len(texts), self.window, self.step):
+            places = order[start : start + self.window]
+            order[start : start + self.window] = [
+                places[index] for index in self._order_window(question, places, texts)
+            ]
+        scores = [0.0] * len(texts)
+        for rank, index in enumerate(order, 1):
+            scores[index] = 1 / rank
+        return scores
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return len(starts(self.judged, self.window, self.step)) * self.role.calls
+        return len(window_starts(self.judged, self.window, self.step)) * self.role.calls
 
-    def _ordered_by(self, question: str, shown: Sequence[int], texts: Sequence[str]) -> list[int]:
-        """Places in `shown`, best first."""
-        passages = [texts[at][: self.characters] for at in shown]
+    def _order_window(self, question: str, places: Sequence[int], texts: Sequence[str]) -> list[int]:
+        """Return positions in `places`, best first."""
+        passages = [texts[place][: self.characters] for place in places]
         ask = Ask(self.llm, self.role, self.max_tokens)
         numbers = ask.reply(question=question, passages=tuple(passages), count=str(len(passages)))
         return [number - 1 for number in complete_order(numbers, len(passages))]
 
 
-def starts(count: int, window: int, step: int) -> list[int]:
-    """Where the windows over `count` hits begin, from the end to the beginning; one hit needs none.
+def window_starts(count: int, window: int, step: int) -> list[int]:
+    """Return the starts of the windows over `count` hits, from the end to the beginning; one hit needs none.
 
-    >>> starts(45, 20, 10), starts(20, 20, 10), starts(1, 20, 10)
+    >>> window_starts(45, 20, 10), window_starts(20, 20, 10), window_starts(1, 20, 10)
     ([25, 15, 5, 0], [0], [])
     """
     if count < 2:
         return []
-    found = list(range(count - window, 0, -step)) if count > window else []
-    return [*found, 0]
+    offsets = list(range(count - window, 0, -step)) if count > window else []
+    return [*offsets, 0]
 
 
 USEFUL: Role[bool] = Role("spolia:post_retrieval/prompts/useful.txt", YesNo(), default="yes")
@@ -524,19 +534,19 @@ class Critique(Operator[Ranking, Ranking]):
             for node in value.nodes
         ]
         verdicts = replies(Ask(self.llm, self.role, self.max_tokens), briefs)
-        kept = tuple(hit for hit, said in zip(value.hits, verdicts, strict=True) if said is not False)
-        if value.hits and not kept:
-            said = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
-            degrade(said, partly=True)
-            kept = value.hits[:1]
-        return value.but(hits=kept)
+        useful = tuple(hit for hit, judgement in zip(value.hits, verdicts, strict=True) if judgement is not False)
+        if value.hits and not useful:
+            judgement = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
+            degrade(judgement, partly=True)
+            useful = value.hits[:1]
+        return value.but(hits=useful)
 
     calls = unknown
 
 
 @dataclass(frozen=True)
-class PictureReranker(Judging):
-    """Score each hit by what it is: a picture for a node that shows one, its text for any other, tables included.
+class PictureReranker(ModelReranker):
+    """Score each hit by its content: the picture if the node shows one, else its text, tables included.
 
     score(q, d) = scorer(q, picture of d), else scorer(q, text of d). All are given to the model in one call, so that
     their scores compare. A node shows a picture if its group was cut by `Regions("image")` and the store holds the
@@ -568,12 +578,14 @@ class PictureReranker(Judging):
         return self.scorer.scores(question, texts)
 
     def scores_of(self, question: str, nodes: Sequence[Node], /) -> Sequence[float]:
-        snapshot, who = self.corpus.snapshot(), access()
-        return self.scorer.scores_of(question, [_picture(snapshot, node, who) or node.shown_text for node in nodes])
+        snapshot, principals = self.corpus.snapshot(), access()
+        return self.scorer.scores_of(
+            question, [_read_picture(snapshot, node, principals) or node.shown_text for node in nodes]
+        )
 
 
-def _picture(snapshot: "Snapshot", node: Node, who: frozenset[str]) -> bytes:
-    """The picture that a node shows; empty where it shows none."""
-    document = snapshot.find_document(node.document, who) if "image" in dict(node.meta) else None
+def _read_picture(snapshot: "Snapshot", node: Node, principals: frozenset[str]) -> bytes:
+    """Return the picture that a node shows; empty if it shows none."""
+    document = snapshot.find_document(node.document, principals) if "image" in dict(node.meta) else None
     image = picture_of(node, document) if document is not None else ""
-    return snapshot.image(node.document, image, who) if image else b""
+    return snapshot.image(node.document, image, principals) if image else b""

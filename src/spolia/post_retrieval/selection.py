@@ -1,4 +1,4 @@
-"""Which hits pass a threshold, by their own scores or others; at least one of the hits stays."""
+"""Selection of hits by a threshold on their own scores or others; at least one hit stays."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.sweepable import Rearrangement, Swept
+from spolia.core.sweepable import Rearrangement, VariantRanking
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, embed_checked
@@ -17,36 +17,36 @@ ALMOST = 1e-9
 """What a product of a count and a share may be off: 0.29 of 100 are 29."""
 
 
-def reaching(scores: Sequence[float], bound: float) -> list[int]:
-    """Places of the scores that are at least as high as a bound; of the best one where none is.
+def select_at_least(scores: Sequence[float], bound: float) -> list[int]:
+    """Return the positions of the scores that reach a bound; if there are none, that of the best score.
 
-    >>> [reaching((0.2, math.nan, 0.5), bound) for bound in (0.2, 0.9)]
+    >>> [select_at_least((0.2, math.nan, 0.5), bound) for bound in (0.2, 0.9)]
     [[0, 2], [2]]
     """
-    return [at for at, score in enumerate(scores) if score >= bound] or best_share(scores, 0.0)
+    return [index for index, score in enumerate(scores) if score >= bound] or select_best_share(scores, 0.0)
 
 
-def best_share(scores: Sequence[float], share: float) -> list[int]:
-    """Places of the best max(1, ⌊n · share⌋) of n scores, in order; of equal ones the first. NaN is the worst.
+def select_best_share(scores: Sequence[float], share: float) -> list[int]:
+    """Return the positions of the best max(1, ⌊n · share⌋) of n scores, in order; ties: the first. NaN is the worst.
 
-    >>> best_share((1.0, 5.0, math.nan, 2.0, 2.0), 0.5)
+    >>> select_best_share((1.0, 5.0, math.nan, 2.0, 2.0), 0.5)
     [1, 3]
     """
     count = max(1, math.floor(len(scores) * share + ALMOST))
     numbers = [-math.inf if score != score else score for score in scores]  # NaN after those, by the second key
     places = range(len(scores))
     if numbers.count(-math.inf):
-        order = sorted(places, key=lambda at: (scores[at] != scores[at], -numbers[at]))
+        order = sorted(places, key=lambda index: (scores[index] != scores[index], -numbers[index]))
     else:
         order = sorted(places, key=numbers.__getitem__, reverse=True)
     return sorted(order[:count])
 
 
-def cosines(found: Swept, embedder: Embedder) -> list[float]:
-    """cos(query, hit) of each hit, by what is indexed of it; ModelError if the embedder gives no vectors."""
-    if not (nodes := found.nodes):
+def query_cosines(ranking: VariantRanking, embedder: Embedder) -> list[float]:
+    """Return cos(query, hit) of each hit, by its indexed text; raise ModelError if the embedder gives no vectors."""
+    if not (nodes := ranking.nodes):
         return []
-    (query,) = embed_checked(embedder, [found.query.text], "query")
+    (query,) = embed_checked(embedder, [ranking.query.text], "query")
     vectors = embed_checked(embedder, [node.indexed_text for node in nodes], "passage")
     return [float(vector @ query) for vector in vectors]
 
@@ -80,8 +80,8 @@ class Threshold(Rearrangement):
     def __post_init__(self) -> None:
         refuse_nan(self, self.at_least)
 
-    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
-        return reaching(known, self.at_least), None
+    def choose_hits(self, scores: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return select_at_least(scores, self.at_least), None
 
 
 @dataclass(frozen=True)
@@ -106,27 +106,27 @@ class Percentile(Rearrangement):
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number above 0, up to 1", "share")
 
-    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
-        return best_share(known, self.share), None
+    def choose_hits(self, scores: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return select_best_share(scores, self.share), None
 
 
 @dataclass(frozen=True)
-class _ByLikeness(Rearrangement):
-    """Base of what chooses hits by the cosines of their vectors."""
+class _SimilaritySelection(Rearrangement):
+    """Base of operators that choose hits by the cosines of their vectors."""
 
     embedder: Embedder
 
     cached: ClassVar[bool] = True
 
-    def alike(self) -> object:
+    def variant_key(self) -> object:
         return self.embedder
 
-    def looked_up(self, found: Swept, /) -> list[float]:
-        return cosines(found, self.embedder)
+    def compute_features(self, ranking: VariantRanking, /) -> list[float]:
+        return query_cosines(ranking, self.embedder)
 
 
 @dataclass(frozen=True)
-class SimilarityThreshold(_ByLikeness):
+class SimilarityThreshold(_SimilaritySelection):
     """The hits whose vectors are near enough to the query's, cos(q, d) ≥ at_least; the nearest one where none is.
 
     Order and scores stay as they were, whatever retriever gave them.
@@ -154,12 +154,12 @@ class SimilarityThreshold(_ByLikeness):
     def __post_init__(self) -> None:
         refuse_nan(self, self.at_least)
 
-    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
-        return reaching(known, self.at_least), None
+    def choose_hits(self, similarities: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return select_at_least(similarities, self.at_least), None
 
 
 @dataclass(frozen=True)
-class SimilarityPercentile(_ByLikeness):
+class SimilarityPercentile(_SimilaritySelection):
     """The max(1, ⌊n · share⌋) of n hits whose vectors are nearest to the query's, by cos(q, d).
 
     Order and scores stay as they were, whatever retriever gave them.
@@ -187,8 +187,8 @@ class SimilarityPercentile(_ByLikeness):
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number above 0, up to 1", "share")
 
-    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
-        return best_share(known, self.share), None
+    def choose_hits(self, similarities: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return select_best_share(similarities, self.share), None
 
 
 @dataclass(frozen=True)
@@ -216,9 +216,9 @@ class Cut(Rearrangement):
         refuse_counts(self, "top_k", optional=True)
         refuse_nan(self, self.at_least)
 
-    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
-        return range(len(known))[: self.top_k] if self.at_least is None else [
-            at for at, score in enumerate(known[: self.top_k]) if score >= self.at_least
+    def choose_hits(self, scores: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return range(len(scores))[: self.top_k] if self.at_least is None else [
+            index for index, score in enumerate(scores[: self.top_k]) if score >= self.at_least
         ], None
 
 

@@ -1,4 +1,4 @@
-"""One hit in the place of several."""
+"""Summaries: one hit in place of several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from spolia.models.protocols import LanguageModel
 from spolia.types import Failure, Hit, Node, Ranking
 
 
-def joined(hits: Sequence[Hit], text: str) -> Hit:
-    """A text that was made of some hits, as a hit: with the best one's id and score; citations point to all of them.
+def merge_hits(hits: Sequence[Hit], text: str) -> Hit:
+    """Return a text made of some hits as one hit: with the best one's id and score; citations point to all of them.
 
-    >>> hit = joined([Hit(Node("a", "One."), 2.0), Hit(Node("b", "Two."), 1.0)], "One and two.")
+    >>> hit = merge_hits([Hit(Node("a", "One."), 2.0), Hit(Node("b", "Two."), 1.0)], "One and two.")
     >>> hit.node.id, hit.node.text, hit.score, [node.id for node in hit.found]
     ('a', 'One and two.', 2.0, ['a', 'b'])
     """
-    found = dict.fromkeys(node for hit in hits for node in hit.found or (hit.node,))
+    nodes = dict.fromkeys(node for hit in hits for node in hit.found or (hit.node,))
     best = hits[0]
     node = Node(best.node.id, text, best.node.document, best.node.group, uri=best.node.uri)
-    return Hit(node, best.score, best.parts, tuple(found))
+    return Hit(node, best.score, best.parts, tuple(nodes))
 
 
 REFINE: Role[str] = Role("spolia:post_retrieval/prompts/refine.txt", Text(), default=NOTHING)
@@ -66,10 +66,12 @@ class Refine(Operator[Ranking, Ranking]):
         notes, ask = "", Ask(self.llm, self.role, self.max_tokens)
         for node in value.nodes:
             passage = shorten(node.shown_text, self.characters)
-            known = shorten(notes, self.characters)
-            (said,) = replies(ask, [Brief.from_texts(notes=known, passage=passage, question=value.query.question)])
-            notes = notes or passage if isinstance(said, Failure) or said == NOTHING else said
-        return value.but(hits=(joined(value.hits, notes),))
+            short_notes = shorten(notes, self.characters)
+            (reply,) = replies(
+                ask, [Brief.from_texts(notes=short_notes, passage=passage, question=value.query.question)]
+            )
+            notes = notes or passage if isinstance(reply, Failure) or reply == NOTHING else reply
+        return value.but(hits=(merge_hits(value.hits, notes),))
 
     calls = unknown
 
@@ -111,29 +113,31 @@ class TreeSummarise(Operator[Ranking, Ranking]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")
-        refuse_counts(self, "width", least=2)
+        refuse_counts(self, "width", minimum=2)
 
     def apply(self, value: Ranking, /) -> Ranking:
         if len(value.hits) < 2:
             return value
         texts = [node.shown_text for node in value.nodes]
         while len(texts) > 1:
-            texts = self._level(texts, value.query.question)
-        return value.but(hits=(joined(value.hits, texts[0]),))
+            texts = self._merge_level(texts, value.query.question)
+        return value.but(hits=(merge_hits(value.hits, texts[0]),))
 
     calls = unknown
 
-    def _level(self, texts: Sequence[str], question: str) -> list[str]:
-        groups = [texts[at : at + self.width] for at in range(0, len(texts), self.width)]
+    def _merge_level(self, texts: Sequence[str], question: str) -> list[str]:
+        groups = [texts[start : start + self.width] for start in range(0, len(texts), self.width)]
         briefs = [
-            Brief.from_texts(question=question, passages=self._shown(group)) for group in groups if len(group) > 1
+            Brief.from_texts(question=question, passages=self._shorten_group(group))
+            for group in groups
+            if len(group) > 1
         ]
-        said = iter(replies(Ask(self.llm, self.role, self.max_tokens), briefs))
-        return [_merged(group, next(said)) if len(group) > 1 else group[0] for group in groups]
+        merged_texts = iter(replies(Ask(self.llm, self.role, self.max_tokens), briefs))
+        return [_choose_text(group, next(merged_texts)) if len(group) > 1 else group[0] for group in groups]
 
-    def _shown(self, group: Sequence[str]) -> tuple[str, ...]:
+    def _shorten_group(self, group: Sequence[str]) -> tuple[str, ...]:
         return tuple(shorten(text, self.characters) for text in group)
 
 
-def _merged(group: Sequence[str], said: str | Failure) -> str:
-    return "\n\n".join(group) if isinstance(said, Failure) or said == NOTHING else said
+def _choose_text(group: Sequence[str], reply: str | Failure) -> str:
+    return "\n\n".join(group) if isinstance(reply, Failure) or reply == NOTHING else reply

@@ -1,4 +1,4 @@
-"""From a query to better ones: more of them, another text, another vector, a filter, a statement for a database."""
+"""Operators that improve a query: more queries, another text or vector, a filter, a statement for a database."""
 
 from spolia.core.public_names import exports
 

@@ -68,28 +68,28 @@ class ChainOfVerification(Operator[Query, Answer]):
         if draft.abstained or not draft.text.strip():
             return draft
         self.planned.refuse_without("question", "draft")
-        shown = {"question": value.question, "draft": draft.text}
+        places = {"question": value.question, "draft": draft.text}
         plan = Ask(self.llm, self.planned, self.max_tokens)
-        questions = plan(Brief.from_texts(value.sample, questions=Setting(self.questions), **shown))[: self.questions]
-        if not (checks := self._checked(value, questions)):
+        questions = plan(Brief.from_texts(value.sample, questions=Setting(self.questions), **places))[: self.questions]
+        if not (checks := self._answer_checks(value, questions)):
             return draft
         self.revised.refuse_without("question", "draft", "checks")
         revise = Ask(self.llm, self.revised, self.max_tokens)
-        text = revise(Brief.from_texts(value.sample, checks=checks, **shown))
+        text = revise(Brief.from_texts(value.sample, checks=checks, **places))
         return draft if text in ("", draft.text) else draft.but(text=text, citations=())
 
-    def _checked(self, query: Query, questions: tuple[str, ...]) -> tuple[str, ...]:
-        """Questions with their answers; none of them has seen the draft."""
-        found = []
-        for question, said in zip(questions, self.answer.batch([query.asking(q) for q in questions]), strict=True):
-            if isinstance(said, Failure):
-                if isinstance(said.error, BudgetSpent):
-                    raise said.error
-                reason = f"A check could not be answered: {question!r:.80}: {said.kind}: {said.message}"
+    def _answer_checks(self, query: Query, questions: tuple[str, ...]) -> tuple[str, ...]:
+        """Return questions with their answers; no call sees the draft."""
+        checks = []
+        for question, answer in zip(questions, self.answer.batch([query.asking(q) for q in questions]), strict=True):
+            if isinstance(answer, Failure):
+                if isinstance(answer.error, BudgetSpent):
+                    raise answer.error
+                reason = f"A check could not be answered: {question!r:.80}: {answer.kind}: {answer.message}"
                 degrade(reason, partly=True)
             else:
-                found.append(f"{question}\n{said.text}")
-        return tuple(found)
+                checks.append(f"{question}\n{answer.text}")
+        return tuple(checks)
 
     def calls(self, rows: int | None = None, /) -> int | None:
         own = total((Ask(self.llm, self.planned).calls(), Ask(self.llm, self.revised).calls()))

@@ -1,4 +1,4 @@
-"""A question as a plan of smaller ones."""
+"""Decomposition of a question into a plan of smaller ones."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,14 +13,14 @@ from spolia.models.parsers.parser import MARKER
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import AsksOfQuery, Steps, alike
+from spolia.pre_retrieval.query_llm import QueryLLM, Steps, normalize_text
 from spolia.types import Answer, Failure, Plan, Queries, Query
 
 DECOMPOSED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/decompose.txt", Steps(), default=NOTHING)
 
 
 @dataclass(frozen=True)
-class Decompose(AsksOfQuery[Plan]):
+class Decompose(QueryLLM[Plan]):
     """The sub-questions of a question, from the least to the most: q → (q_1, …, q_n), with `#i` for the answer of q_i.
 
     A question that needs none, or whose steps cannot be read, has no steps. Steps need steps before them alone, so that
@@ -48,12 +48,12 @@ class Decompose(AsksOfQuery[Plan]):
     counts: ClassVar[tuple[str, ...]] = ("steps", "max_tokens")
 
     def apply(self, value: Query, /) -> Plan:
-        steps = self.said(value, steps=Setting(self.steps))[: self.steps]
-        is_same = len(steps) == 1 and alike(steps[0]) == alike(value.text)
+        steps = self.read_reply(value, steps=Setting(self.steps))[: self.steps]
+        is_same = len(steps) == 1 and normalize_text(steps[0]) == normalize_text(value.text)
         return Plan(value, () if is_same else steps)
 
 
-_LONGEST = 200  # characters of an answer that stand in a later step
+_MAX_ANSWER_CHARACTERS = 200  # characters of an answer that stand in a later step
 
 
 @dataclass(frozen=True)
@@ -91,29 +91,29 @@ class LeastToMost(Operator[Plan, Queries]):
         if len(value.steps) > self.steps:
             note(f"The plan has {len(value.steps)} steps; the first {self.steps} are taken.")
         plan = value.but(steps=value.steps[: self.steps])
-        needed = {number for step in plan.steps for number in plan.needs(step)}
+        needed = {number for step in plan.steps for number in plan.needed_steps(step)}
         texts: dict[int, str] = {}
         answers: dict[int, str] = {}
         for level in plan.levels:
-            texts |= self._ready(plan, level, answers)
-            asked = [number for number in level if number in texts and number in needed]
-            results = self.answer.batch([plan.query.asking(texts[number]) for number in asked])
-            for number, result in zip(asked, results, strict=True):
-                if (said := _said(result, texts[number])) is not None:
-                    answers[number] = said
+            texts |= self._fill_steps(plan, level, answers)
+            numbers = [number for number in level if number in texts and number in needed]
+            results = self.answer.batch([plan.query.asking(texts[number]) for number in numbers])
+            for number, result in zip(numbers, results, strict=True):
+                if (answer := _plain_answer(result, texts[number])) is not None:
+                    answers[number] = answer
         return (plan.query, *(plan.query.rewritten(texts[number]) for number in sorted(texts)))
 
-    def _ready(self, plan: Plan, level: tuple[int, ...], answers: dict[int, str]) -> dict[int, str]:
-        """The steps of a level that have the answers that they need, with these in them."""
-        found = {}
+    def _fill_steps(self, plan: Plan, level: tuple[int, ...], answers: dict[int, str]) -> dict[int, str]:
+        """Return the steps of a level that have all needed answers, filled with them."""
+        filled = {}
         for number in level:
             step = plan.steps[number - 1]
-            if lacking := [needed for needed in plan.needs(step) if needed not in answers]:
-                said = f"Step {number} is left out: it needs the answer of step {lacking[0]}, which has none."
-                degrade(said, partly=True)
+            if lacking := [needed for needed in plan.needed_steps(step) if needed not in answers]:
+                message = f"Step {number} is left out: it needs the answer of step {lacking[0]}, which has none."
+                degrade(message, partly=True)
             else:
-                found[number] = plan.filled(step, answers)
-        return found
+                filled[number] = plan.fill_step(step, answers)
+        return filled
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return times(self.steps, self.answer.calls())
@@ -122,12 +122,12 @@ class LeastToMost(Operator[Plan, Queries]):
         return 1 + self.steps
 
 
-def _said(result: Answer | Failure, step: str) -> str | None:
-    """An answer on one line, without markers; None without an answer."""
+def _plain_answer(result: Answer | Failure, step: str) -> str | None:
+    """Return an answer on one line, without markers; None without an answer."""
     if isinstance(result, Failure):
         if isinstance(result.error, BudgetSpent):
             raise result.error
         degrade(f"A step could not be answered: {step!r:.80}: {result.kind}: {result.message}", partly=True)
         return None
-    text = " ".join(MARKER.sub("", result.text).split()).rstrip(".。")[:_LONGEST]
+    text = " ".join(MARKER.sub("", result.text).split()).rstrip(".。")[:_MAX_ANSWER_CHARACTERS]
     return None if result.abstained or not text else text

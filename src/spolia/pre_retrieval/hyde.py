@@ -1,4 +1,4 @@
-"""Passages that would answer a question, as a language model imagines them."""
+"""Searches by passages that a language model imagines as the answer to a question."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,46 +10,46 @@ from spolia.errors import WiringError
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
 from spolia.models.protocols import Embedder, LanguageModel, embed_checked, refuse_no_embedder
-from spolia.pre_retrieval.query_llm import AsksOfQuery, OneText
+from spolia.pre_retrieval.query_llm import OneText, QueryLLM
 from spolia.types import Answer, Query
-from spolia.types.outcomes import successes
+from spolia.types.outcomes import require_successes
 
 IMAGINED: Role[str] = Role("spolia:pre_retrieval/prompts/hyde.txt", OneText(), default=NOTHING)
 
 
-class Imagines(AsksOfQuery[Query]):
-    """Base of what searches by passages that a model imagines instead of finding them.
+class ImaginedPassages(QueryLLM[Query]):
+    """Base of operators that search by passages which a model imagines.
 
     Args:
         passages: draws; the same prompt each time, so that more than one needs a temperature above 0.
     """
 
     passages: int
-    least: ClassVar[int] = 1
+    min_passages: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_counts(self, "passages", least=self.least)
+        refuse_counts(self, "passages", minimum=self.min_passages)
         if self.passages > 1 and not self.temperature > 0:
             raise WiringError(
                 f"{self.short}: {self.passages} passages at temperature {self.temperature} are one passage as many "
                 "times. Write temperature=0.7, or passages=1."
             )
 
-    def imagined(self, query: Query) -> tuple[str, ...]:
-        """The passages that could be read, in the order of the draws."""
+    def imagine(self, query: Query) -> tuple[str, ...]:
+        """Return the passages that could be read, in the order of the draws."""
         brief = self.brief(query)
         first = query.sample * self.passages
-        drawn = self.ask.batch([brief.but(sample=first + number) for number in range(self.passages)])
-        return tuple(filter(None, successes(drawn)))
+        results = self.ask.batch([brief.but(sample=first + number) for number in range(self.passages)])
+        return tuple(filter(None, require_successes(results)))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return times(self.passages, self.ask.calls())
 
 
 @dataclass(frozen=True)
-class HyDE(Imagines):
-    """Search for a passage that would answer the question, as the model imagines it: q → d̂.
+class HyDE(ImaginedPassages):
+    """Search for a passage that would answer the question, imagined by the model: q → d̂.
 
     What is wrong in it does not matter much: it is in the words of an answer, and only what the store has is found.
     The reader still answers the original question. `AveragedHyDE` does the same with vectors. Reverse HyDE,
@@ -84,12 +84,12 @@ class HyDE(Imagines):
     version: ClassVar[int] = 3
 
     def apply(self, value: Query, /) -> Query:
-        passages = self.imagined(value)
+        passages = self.imagine(value)
         return value.rewritten("\n".join((value.text, *passages) if self.beside else passages)) if passages else value
 
 
 @dataclass(frozen=True)
-class AveragedHyDE(Imagines):
+class AveragedHyDE(ImaginedPassages):
     """Search by v = (f(q) + Σ_i f(d̂_i)) / (N + 1): the query's vector and those of N imagined passages.
 
     The text of the query stays, for searches by words beside. With no passage, also where no reply can be read, it is
@@ -124,14 +124,14 @@ class AveragedHyDE(Imagines):
     temperature: float = 0.7
 
     version: ClassVar[int] = 3
-    least: ClassVar[int] = 0
+    min_passages: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_no_embedder(self.embedder, "AveragedHyDE", Embedder)
 
     def apply(self, value: Query, /) -> Query:
-        passages = self.imagined(value)
+        passages = self.imagine(value)
         (mean,) = embed_checked(self.embedder, (value.text,), "query").astype(float)
         if passages:
             mean = (mean + embed_checked(self.embedder, passages, "passage").astype(float).sum(axis=0)) / (
@@ -166,10 +166,10 @@ class WithDraft(Operator[Query, Query]):
     beside: bool = True
 
     def apply(self, value: Query, /) -> Query:
-        said = self.draft(value)
-        if said.abstained or not said.text.strip():
+        draft = self.draft(value)
+        if draft.abstained or not draft.text.strip():
             return value
-        return value.rewritten(f"{value.text}\n{said.text}" if self.beside else said.text)
+        return value.rewritten(f"{value.text}\n{draft.text}" if self.beside else draft.text)
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.draft.calls()

@@ -1,4 +1,4 @@
-"""Conditions on metadata as a language model writes them: `{"field": "year", "is": ">=", "value": 2020}`."""
+"""Conditions on metadata, written by a language model as `{"field": "year", "is": ">=", "value": 2020}`."""
 
 import json
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from spolia.core.call_bounds import times
 from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import FilterError
-from spolia.filters import And, AnyOf, Between, Condition, Field, Not, Or, Schema, narrowed
+from spolia.filters import And, AnyOf, Between, Condition, Field, Not, Or, Schema, combine_filters
 from spolia.models.parsers import JsonObject
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import AsksOfQuery
+from spolia.pre_retrieval.query_llm import QueryLLM
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Query, Scalar
 
@@ -25,25 +25,29 @@ _BOUNDS = {">=": "at_least", "gte": "at_least", "<=": "at_most", "lte": "at_most
            "<": "below", "lt": "below"}  # fmt: skip
 
 
-def condition_of(written: Any, schema: Schema, depth: int = 0) -> Condition:
-    """The condition that is written: field, is and value, or any, all or not of others; FilterError if none is."""
-    if not isinstance(written, Mapping) or depth > _DEPTH:
-        raise FilterError(f"{written!r:.80} is not a condition. Write field, is and value.")
+def parse_condition(data: Any, schema: Schema, depth: int = 0) -> Condition:
+    """Parse a condition: field, is and value, or any, all or not of others; raise FilterError if it is none."""
+    if not isinstance(data, Mapping) or depth > _DEPTH:
+        raise FilterError(f"{data!r:.80} is not a condition. Write field, is and value.")
     for name, kind in (("any", Or), ("all", And)):
-        if isinstance(parts := written.get(name), list) and parts:
-            return kind(tuple(condition_of(part, schema, depth + 1) for part in parts))
-    if "not" in written and "field" not in written:
-        return Not(condition_of(written["not"], schema, depth + 1))
-    found = _leaf(written, schema)
-    schema.check(found)
-    return found
+        if isinstance(parts := data.get(name), list) and parts:
+            return kind(tuple(parse_condition(part, schema, depth + 1) for part in parts))
+    if "not" in data and "field" not in data:
+        return Not(parse_condition(data["not"], schema, depth + 1))
+    condition = _parse_comparison(data, schema)
+    schema.check(condition)
+    return condition
 
 
-def _leaf(written: Mapping[str, Any], schema: Schema) -> Condition:
-    name, compared = str(written.get("field")), str(written.get("is", "=")).strip().lower()
+def _parse_comparison(data: Mapping[str, Any], schema: Schema) -> Condition:
+    name, compared = str(data.get("field")), str(data.get("is", "=")).strip().lower()
     field = schema.by_name.get(name) or Field(name or "?")
-    given = written.get("value")
-    values = tuple(_meant(one, field) for one in (given if isinstance(given, list) else [given]) if one is not None)
+    raw_value = data.get("value")
+    values = tuple(
+        _convert_value(item, field)
+        for item in (raw_value if isinstance(raw_value, list) else [raw_value])
+        if item is not None
+    )
     if not values:
         raise FilterError(f"The condition on {name!r:.60} has no value. Write a value, or a list of values.")
     if compared in _EQUAL:
@@ -57,8 +61,8 @@ def _leaf(written: Mapping[str, Any], schema: Schema) -> Condition:
     )
 
 
-def _meant(value: Any, field: Field) -> Scalar:
-    """A value of the field's kind, where it is written as another one that means the same."""
+def _convert_value(value: Any, field: Field) -> Scalar:
+    """Convert a value to the field's type if it has the same meaning there."""
     if isinstance(value, str) and field.kind in ("int", "float"):
         try:
             return int(value) if field.kind == "int" else float(value)
@@ -82,7 +86,7 @@ FILTERED: Role[dict[str, Any]] = Role(
 
 
 @dataclass(frozen=True)
-class ConstructFilter(AsksOfQuery[Query]):
+class ConstructFilter(QueryLLM[Query]):
     """Split a question into a query and a filter on its documents: q → (q′, filter).
 
     The model sees the metadata fields that the store declares, and replies with conditions on them, all of which have
@@ -123,22 +127,22 @@ class ConstructFilter(AsksOfQuery[Query]):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_no_group(self.group, "ConstructFilter")
-        refuse_counts(self, "tries", least=0)
+        refuse_counts(self, "tries", minimum=0)
 
     def apply(self, value: Query, /) -> Query:
         schema = self.group.snapshot().schema
         failed: list[str] = []
         for _ in range(1 + self.tries):
-            reply = self.said(value, fields=self._fields(schema), failed=tuple(failed))
-            conditions, problems = _read(reply["conditions"], schema)
+            reply = self.read_reply(value, fields=self._fields(schema), failed=tuple(failed))
+            conditions, problems = _parse_conditions(reply["conditions"], schema)
             if not problems:
                 break
             failed.append(f"{json.dumps(reply, ensure_ascii=False, default=str)[:2000]}\n\n" + "\n".join(problems))
         for problem in problems:
             degrade(f"A condition is dropped: {problem}", partly=bool(conditions))
         text = " ".join(str(reply["search"] or "").split())
-        found = value.rewritten(text) if 0 < len(text) <= 4 * len(value.text) else value
-        return found.but(filter=narrowed(value.filter, *conditions), origin=value) if conditions else found
+        query = value.rewritten(text) if 0 < len(text) <= 4 * len(value.text) else value
+        return query.but(filter=combine_filters(value.filter, *conditions), origin=value) if conditions else query
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return times(1 + self.tries, self.ask.calls())
@@ -152,13 +156,13 @@ class ConstructFilter(AsksOfQuery[Query]):
         return Setting("\n".join(lines))
 
 
-def _read(written: Any, schema: Schema) -> tuple[list[Condition], list[str]]:
-    """The conditions that are right, and what is wrong with the others."""
+def _parse_conditions(data: Any, schema: Schema) -> tuple[list[Condition], list[str]]:
+    """Return the valid conditions, and the problems of the others."""
     conditions: list[Condition] = []
     problems: list[str] = []
-    for one in written if isinstance(written, list) else [written] if written else []:
+    for item in data if isinstance(data, list) else [data] if data else []:
         try:
-            conditions.append(condition_of(one, schema))
+            conditions.append(parse_condition(item, schema))
         except ValueError as error:  # also of filters
             problems.append(str(error))
     return conditions, problems

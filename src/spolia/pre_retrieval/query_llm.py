@@ -1,4 +1,4 @@
-"""What is read out of replies about a question. Each parser reads `none` as nothing."""
+"""Prompts about a query's text, and parsers of the replies. Each parser reads `none` as nothing."""
 
 import re
 from dataclasses import dataclass
@@ -42,42 +42,48 @@ class Searches(Parser[tuple[str, ...]]):
     def parse(self, reply: str) -> tuple[str, ...]:
         if says_nothing(strip_thoughts(reply)):
             return ()
-        lines = (_bare(line) for line in Lines(1000).parse(reply))
-        found: dict[str, str] = {}
+        lines = (_strip_quotes(line) for line in Lines(1000).parse(reply))
+        texts: dict[str, str] = {}
         for line in lines:
-            if alike(line) and not line.endswith((":", "：")):
-                found.setdefault(alike(line), line)
-        if not found:
+            if normalize_text(line) and not line.endswith((":", "：")):
+                texts.setdefault(normalize_text(line), line)
+        if not texts:
             raise ValueError("it must be what to search for, one a line")
-        return tuple(found.values())
+        return tuple(texts.values())
 
 
 @dataclass(frozen=True)
 class Steps(Parser[tuple[str, ...]]):
-    """Sub-questions, one a line; `#1` in one stands for the answer of the first. Numbers are as the lines are written.
+    """Sub-questions, one a line; `#1` in one stands for the answer of the first. Numbers follow the order of the lines.
 
     >>> Steps().parse("Sub-questions:\\n1: Who employs Olsen?\\n2: Who employs Olsen?\\n3: Where is #2?")
     ('Who employs Olsen?', 'Where is #1?')
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        said = strip_thoughts(reply)
-        if says_nothing(said):
+        reply_text = strip_thoughts(reply)
+        if says_nothing(reply_text):
             return ()
         lines = Lines(1000).parse(reply)
-        found = [] if list_texts(said) else [(int(number), text) for number, text in _STEP.findall(_TAG.sub("", said))]
-        if len(found) == len(lines):  # the lines go on where a step does
-            found = [(number, line) for (number, _), line in zip(found, lines, strict=True)]
-        numbered = found if len(found) > 1 else list(enumerate(lines, 1))
+        matches = (
+            []
+            if list_texts(reply_text)
+            else [(int(number), text) for number, text in _STEP.findall(_TAG.sub("", reply_text))]
+        )
+        if len(matches) == len(lines):  # the lines go on where a step does
+            matches = [(number, line) for (number, _), line in zip(matches, lines, strict=True)]
+        numbered = matches if len(matches) > 1 else list(enumerate(lines, 1))
         places: dict[str, int] = {}
-        moved: dict[int, int] = {}
+        new_numbers: dict[int, int] = {}
         steps: list[str] = []
         for number, text in numbered:
-            step = _ANSWER_OF.sub(lambda needed: f"#{_place(needed, moved)}", _bare(_LABEL.sub("", text)))
-            if alike(step) and alike(step) not in places and not refuses(step):
+            step = _ANSWER_OF.sub(
+                lambda needed: f"#{_renumber(needed, new_numbers)}", _strip_quotes(_LABEL.sub("", text))
+            )
+            if normalize_text(step) and normalize_text(step) not in places and not refuses(step):
                 steps.append(step)
-                places[alike(step)] = len(steps)
-            moved[number] = places.get(alike(step), 0)
+                places[normalize_text(step)] = len(steps)
+            new_numbers[number] = places.get(normalize_text(step), 0)
         if not steps:
             raise ValueError("it must be questions, one a line, with their numbers")
         return tuple(steps)
@@ -94,36 +100,36 @@ class OneText(Parser[str]):
     """
 
     def parse(self, reply: str) -> str:
-        said = unwrap_text(Text().parse(reply))
-        if refuses(said):
+        text = unwrap_text(Text().parse(reply))
+        if refuses(text):
             raise ValueError("it must be the text that was asked for, and it is a refusal")
-        return "" if says_nothing(said) else _bare(_LABEL.sub("", said))
+        return "" if says_nothing(text) else _strip_quotes(_LABEL.sub("", text))
 
 
-def _place(needed: re.Match[str], moved: dict[int, int]) -> int:
-    """Where the step stands whose answer is needed."""
-    if not moved.get(int(needed[1])):
-        raise ValueError(f"a line may use the answers of lines before it alone, and one uses {needed[0]}")
-    return moved[int(needed[1])]
+def _renumber(match: re.Match[str], new_numbers: dict[int, int]) -> int:
+    """Return the number of the step whose answer is needed."""
+    if not new_numbers.get(int(match[1])):
+        raise ValueError(f"a line may use the answers of lines before it alone, and one uses {match[0]}")
+    return new_numbers[int(match[1])]
 
 
-def _bare(text: str) -> str:
-    """A text on one line, without bold type and quotes around it."""
+def _strip_quotes(text: str) -> str:
+    """Return a text on one line, without bold type and quotes around it."""
     line = " ".join(text.split()).strip("*_ ")
     quoted = _QUOTED.fullmatch(line)
     return next(filter(None, quoted.groups())) if quoted else line
 
 
-def alike(text: str) -> str:
-    """A text without case, blanks and punctuation: what is equal so says the same. C# is not C++."""
+def normalize_text(text: str) -> str:
+    """Return a text without case, blanks and punctuation, so that equal meanings compare equal. C# is not C++."""
     return " ".join(re.findall(r"[\w#+]+", text.casefold()))
 
 
 Out = TypeVar("Out", covariant=True)
 
 
-class AsksOfQuery(Operator[Query, Out], Generic[Out]):
-    """Base of what asks a language model one thing about the text of a query.
+class QueryLLM(Operator[Query, Out], Generic[Out]):
+    """Base of operators that ask a language model about the text of a query.
 
     A subclass is a frozen dataclass with these fields, and writes `apply` with `self.said(query)`. The question is in
     the user's message, between tags that it cannot close; no word of it is in the system's. A reply that cannot be read
@@ -155,8 +161,8 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
         super().__post_init__()
         refuse_counts(self, *self.counts)
 
-    def said(self, query: Query, **places: str | tuple[str, ...]) -> Any:
-        """What the role reads in the model's reply about the query's text; `places` fill the prompt's other places."""
+    def read_reply(self, query: Query, **places: str | tuple[str, ...]) -> Any:
+        """Return the parsed reply about the query's text; `places` fill the other places of the prompt."""
         return self.ask(self.brief(query, **places))
 
     @property

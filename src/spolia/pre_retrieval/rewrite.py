@@ -1,4 +1,4 @@
-"""The question as a search engine wants it."""
+"""Rewriting of a question for search engines."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,15 +10,15 @@ from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import AsksOfQuery, OneText, Searches, alike
+from spolia.pre_retrieval.query_llm import OneText, QueryLLM, Searches, normalize_text
 from spolia.types import Queries, Query
 
 REWRITTEN: Role[str] = Role("spolia:pre_retrieval/prompts/rewrite.txt", OneText(), default=NOTHING)
 
 
 @dataclass(frozen=True)
-class Rewrite(AsksOfQuery[Query]):
-    """The query in the words that a search finds best: q → q′. The reader still answers the original question.
+class Rewrite(QueryLLM[Query]):
+    """The query in words that a search finds better: q → q′. The reader still answers the original question.
 
     A rewriting that is empty, or longer than `longest` times the query, is not used: the query goes on as it was, and
     the result is counted as degraded. A model that was trained to rewrite takes the place of `llm`.
@@ -52,24 +52,24 @@ class Rewrite(AsksOfQuery[Query]):
             raise WiringError(f"{self.short}: longest is {self.longest}. Write how many times as long, at least 1.")
 
     def apply(self, value: Query, /) -> Query:
-        found = self.said(value)
-        if not alike(found):
+        text = self.read_reply(value)
+        if not normalize_text(text):
             degrade("There is no rewriting; the query stays as it is.")
             return value
-        if len(found) > self.longest * len(value.text):
+        if len(text) > self.longest * len(value.text):
             degrade(
-                f"The rewriting has {len(found)} characters, more than {self.longest} times the query's "
+                f"The rewriting has {len(text)} characters, more than {self.longest} times the query's "
                 f"{len(value.text)}; the query stays as it is."
             )
             return value
-        return value.rewritten(found)
+        return value.rewritten(text)
 
 
 STEPPED_BACK: Role[str] = Role("spolia:pre_retrieval/prompts/step_back.txt", OneText(), default=NOTHING)
 
 
 @dataclass(frozen=True)
-class StepBack(AsksOfQuery[Queries]):
+class StepBack(QueryLLM[Queries]):
     """The query, and the question of principle behind it: q → (q, abstract q).
 
     Both are searched and the rankings are fused; what is answered is the question as it was asked. Where the model
@@ -94,8 +94,8 @@ class StepBack(AsksOfQuery[Queries]):
     version: ClassVar[int] = 5
 
     def apply(self, value: Query, /) -> Queries:
-        found = self.said(value)
-        return (value,) if alike(found) in ("", alike(value.text)) else (value, value.rewritten(found))
+        text = self.read_reply(value)
+        return (value,) if normalize_text(text) in ("", normalize_text(value.text)) else (value, value.rewritten(text))
 
     def fanout(self, rows: int | None = None, /) -> int | None:
         return 2
@@ -105,7 +105,7 @@ REWORDED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/multi_query
 
 
 @dataclass(frozen=True)
-class MultiQuery(AsksOfQuery[Queries]):
+class MultiQuery(QueryLLM[Queries]):
     """The query, and the same question in other words: q → (q, q_1 … q_n).
 
     Each is searched and the rankings are fused; the hits of a rewording count `weight` times those of the query (with
@@ -143,8 +143,8 @@ class MultiQuery(AsksOfQuery[Queries]):
         refuse_numbers(self, "a number of at least 0", "weight")
 
     def apply(self, value: Query, /) -> Queries:
-        found = self.said(value, queries=Setting(self.queries))
-        new = [text for text in found if alike(text) != alike(value.text)][: self.queries]
+        texts = self.read_reply(value, queries=Setting(self.queries))
+        new = [text for text in texts if normalize_text(text) != normalize_text(value.text)][: self.queries]
         return (value, *(value.rewritten(text).but(weight=self.weight * value.weight) for text in new))
 
     def fanout(self, rows: int | None = None, /) -> int | None:
@@ -155,7 +155,7 @@ CONDENSED: Role[str] = Role("spolia:pre_retrieval/prompts/condense.txt", OneText
 
 
 @dataclass(frozen=True)
-class Condense(AsksOfQuery[Query]):
+class Condense(QueryLLM[Query]):
     """A follow-up question with what its conversation says: (history, q) → q′, which is searched and answered.
 
     Put it first in a chat. A query without `history` goes on as it is, and no model is asked. If the model says
@@ -192,8 +192,10 @@ class Condense(AsksOfQuery[Query]):
         if not value.history:
             return value
         newest = value.history[-self.messages :]
-        found = self.said(value, history=tuple(f"{one.role}: {one.content[: self.characters]}" for one in newest))
-        if not alike(found):
+        text = self.read_reply(
+            value, history=tuple(f"{message.role}: {message.content[: self.characters]}" for message in newest)
+        )
+        if not normalize_text(text):
             degrade("The follow-up question could not be condensed; it stays as it is.")
             return value
-        return value.condensed(found)
+        return value.condensed(text)

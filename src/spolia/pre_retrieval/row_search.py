@@ -1,4 +1,4 @@
-"""Rows as evidence."""
+"""Rows of a database as evidence and as filters."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.databases.database import QueryRows
 from spolia.errors import StepFailed, WiringError
-from spolia.filters import AnyOf, narrowed
+from spolia.filters import AnyOf, combine_filters
 from spolia.types import Hit, Node, Query, Ranking
 
 
@@ -38,7 +38,7 @@ class ShowRows(Operator[QueryRows, Ranking]):
         if not value.statement:
             return Ranking(query, (), self.source)
         more = "\n(There are more rows.)" if value.cut else ""
-        text = value.written() + more if value.rows else "(The statement found no rows.)"
+        text = value.to_markdown() + more if value.rows else "(The statement found no rows.)"
         id = f"rows-{value.but(query=None).digest.hex()}"
         return Ranking(
             query, (Hit(Node(id, text, id, "rows", context=value.statement, uri=value.uri), 1.0),), self.source
@@ -82,23 +82,25 @@ class WithinRows(Operator[Query, Query]):
             raise WiringError(f"{self.short}: otherwise is {self.otherwise!r}. Write 'nothing' or 'all'.")
 
     def apply(self, value: Query, /) -> Query:
-        found = self.rows(value)
-        if found.cut:
+        result = self.rows(value)
+        if result.cut:
             note(
-                f"The statement gives more rows than its limits let through; the search is among {len(found)} of them."
+                f"The statement gives more rows than its limits let through; the search is among {len(result)} of them."
             )
-        wanted = tuple(dict.fromkeys(row[self._place(found)] for row in found.rows)) if found.rows else ()
-        if not wanted and self.otherwise == "all":
+        column_values = (
+            tuple(dict.fromkeys(row[self._column_index(result)] for row in result.rows)) if result.rows else ()
+        )
+        if not column_values and self.otherwise == "all":
             note("No row was found; the search is among everything.")
             return value
-        return value.but(filter=narrowed(value.filter, AnyOf(self.field, wanted)), origin=value)
+        return value.but(filter=combine_filters(value.filter, AnyOf(self.field, column_values)), origin=value)
 
-    def _place(self, found: QueryRows) -> int:
-        names = [name.lower() for name in found.columns]
+    def _column_index(self, result: QueryRows) -> int:
+        names = [name.lower() for name in result.columns]
         if self.column and self.column.lower() not in names:
             raise StepFailed(
-                f"The statement gave the columns {', '.join(found.columns)}, but not {self.column!r}: "
-                f"{found.statement[:200]}. Write another column, or say in the prompt how to name it."
+                f"The statement gave the columns {', '.join(result.columns)}, but not {self.column!r}: "
+                f"{result.statement[:200]}. Write another column, or say in the prompt how to name it."
             )
         return names.index(self.column.lower()) if self.column else 0
 

@@ -15,11 +15,11 @@ from spolia.models.parsers import NOTHING, JsonObject, Parser, says_nothing, str
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.pre_retrieval.query_llm import AsksOfQuery
+from spolia.pre_retrieval.query_llm import QueryLLM
 from spolia.types import Query
 
 LIMITS = QueryLimits()
-DESCRIBED = 24_000  # characters of a database's description that are shown to a model, by default
+DESCRIPTION_CHARACTERS = 24_000  # characters of a database's description that are shown to a model, by default
 _FENCED = re.compile(r"(?:```|~~~)[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+(?:```|~~~)|\Z)", re.DOTALL)
 _TAGGED = re.compile(r"<(sql|cypher|query|statement|answer)>(.*?)(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 _VERBS = (
@@ -50,48 +50,48 @@ class Statement(Parser[str]):
     """
 
     def parse(self, reply: str) -> str:
-        said = strip_thoughts(reply)
-        if says_nothing(said):
+        text = strip_thoughts(reply)
+        if says_nothing(text):
             return ""
-        fenced, tagged = _FENCED.search(said), _TAGGED.search(said)
-        within = fenced[1] if fenced else tagged[2] if tagged else said
-        within = _value(within.strip()) or within
-        if says_nothing(_LABELLED.sub("", within.strip(), count=1)):
+        fenced, tagged = _FENCED.search(text), _TAGGED.search(text)
+        content = fenced[1] if fenced else tagged[2] if tagged else text
+        content = _find_json_text(content.strip()) or content
+        if says_nothing(_LABELLED.sub("", content.strip(), count=1)):
             return ""
-        begun = None if fenced else _BEGINS.search(within)
-        statement = _ended(begun[1] if begun else within if fenced else "")
+        begun = None if fenced else _BEGINS.search(content)
+        statement = _strip_statement(begun[1] if begun else content if fenced else "")
         if not statement:
             raise ValueError("it must be one statement, and nothing else")
         return statement
 
 
-def _value(said: str) -> str:
-    """The first text in a JSON object, where the reply is one."""
-    if not said.startswith("{"):
+def _find_json_text(text: str) -> str:
+    """Return the first text in a JSON object, if the reply is one."""
+    if not text.startswith("{"):
         return ""
     try:
-        values = JsonObject().parse(said).values()
+        values = JsonObject().parse(text).values()
     except ValueError:
         return ""
     return next((value for value in values if isinstance(value, str)), "")
 
 
-def _ended(statement: str) -> str:
-    """A statement without the semicolon after it, and without what was written around it as a whole."""
-    found = statement.strip()
+def _strip_statement(statement: str) -> str:
+    """Return a statement without the semicolon after it, and without marks around it."""
+    text = statement.strip()
     for mark in ("**", "*", "``", "`", '"', "'", "”"):
-        if found.endswith(mark) and found.count(mark) % 2:
-            found = found.removesuffix(mark).rstrip()
-    while found.endswith(";"):
-        found = found[:-1].rstrip()
-    return found
+        if text.endswith(mark) and text.count(mark) % 2:
+            text = text.removesuffix(mark).rstrip()
+    while text.endswith(";"):
+        text = text[:-1].rstrip()
+    return text
 
 
-class AsksInStatements(AsksOfQuery[QueryRows]):
-    """Base of what has a language model write a statement, runs it, and has it corrected where it fails.
+class TextToQuery(QueryLLM[QueryRows]):
+    """Base of operators that have a language model write a statement, run it, and have it corrected if it fails.
 
     The model is shown the question, what there is to ask for, and the statements that failed with their errors. A
-    subclass is a frozen dataclass with these fields, and writes `asked`.
+    subclass is a frozen dataclass with these fields, and writes `target`.
 
     Args:
         tries: further statements after one that fails.
@@ -108,27 +108,27 @@ class AsksInStatements(AsksOfQuery[QueryRows]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_counts(self, "tries", least=0)
+        refuse_counts(self, "tries", minimum=0)
 
     @property
     @abstractmethod
-    def asked(self) -> QueryableDatabase:
-        """The database that is queried."""
+    def target(self) -> QueryableDatabase:
+        """Return the database to query."""
 
     def apply(self, value: Query, /) -> QueryRows:
-        described, failed = self._described(), list[str]()
+        described, failed = self._describe_target(), list[str]()
         for _ in range(1 + self.tries):
-            statement = self.said(
+            statement = self.read_reply(
                 value,
                 described=described,
-                language=Setting(self.asked.language),
+                language=Setting(self.target.language),
                 limit=Setting(self.limits.rows),
                 failed=tuple(failed),
             )
             if not statement:
-                return QueryRows((), (), query=value, uri=self.asked.place)
+                return QueryRows((), (), query=value, uri=self.target.place)
             try:
-                return self.asked.ask(statement, self.limits).but(query=value, uri=self.asked.place)
+                return self.target.ask(statement, self.limits).but(query=value, uri=self.target.place)
             except StatementError as error:
                 note(f"A statement failed: {statement[:200]!r}: {error}")
                 failed.append(f"{statement}\n\n{error}")
@@ -137,21 +137,21 @@ class AsksInStatements(AsksOfQuery[QueryRows]):
     def calls(self, rows: int | None = None, /) -> int | None:
         return times(1 + self.tries, self.ask.calls())
 
-    def _described(self) -> str:
-        found = self.asked.described()
-        if len(found) > self.characters:
+    def _describe_target(self) -> str:
+        description = self.target.described()
+        if len(description) > self.characters:
             note(
-                f"The description of {self.asked.place} has {len(found)} characters; the model is shown the first "
+                f"The description of {self.target.place} has {len(description)} characters; the model is shown the first "
                 f"{self.characters}. Name the tables that matter, or write a larger characters."
             )
-        return found[: self.characters]
+        return description[: self.characters]
 
 
 WRITE_SQL: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_sql.txt", Statement(), default=NOTHING)
 
 
 @dataclass(frozen=True)
-class TextToSQL(AsksInStatements):
+class TextToSQL(TextToQuery):
     """Answer a question by one SELECT that a language model writes: q → rows.
 
     The model sees how the tables were created and their first rows. Its statement runs only if it is a single query
@@ -193,7 +193,7 @@ class TextToSQL(AsksInStatements):
     database: QueryableDatabase
     tries: int = 2
     limits: QueryLimits = LIMITS
-    characters: int = DESCRIBED
+    characters: int = DESCRIPTION_CHARACTERS
     role: Role[str] = WRITE_SQL
     max_tokens: int = 512
     temperature: float = 0.0
@@ -201,7 +201,7 @@ class TextToSQL(AsksInStatements):
     version: ClassVar[int] = 2
 
     @property
-    def asked(self) -> QueryableDatabase:
+    def target(self) -> QueryableDatabase:
         return self.database
 
     def apply(self, value: Query, /) -> QueryRows:
@@ -213,7 +213,7 @@ WRITE_CYPHER: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_cypher.txt"
 
 
 @dataclass(frozen=True)
-class TextToCypher(AsksInStatements):
+class TextToCypher(TextToQuery):
     """Answer a question by one MATCH … RETURN that a language model writes: q → rows.
 
     The model sees which labels and properties there are, some names, and what links what. Its statement is run
@@ -254,7 +254,7 @@ class TextToCypher(AsksInStatements):
     graph: QueryableDatabase
     tries: int = 2
     limits: QueryLimits = LIMITS
-    characters: int = DESCRIBED
+    characters: int = DESCRIPTION_CHARACTERS
     role: Role[str] = WRITE_CYPHER
     max_tokens: int = 512
     temperature: float = 0.0
@@ -262,5 +262,5 @@ class TextToCypher(AsksInStatements):
     version: ClassVar[int] = 2
 
     @property
-    def asked(self) -> QueryableDatabase:
+    def target(self) -> QueryableDatabase:
         return self.graph

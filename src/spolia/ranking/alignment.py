@@ -1,4 +1,4 @@
-"""Ranked lists side by side, as numbers of one row for each list and one column for each document."""
+"""Alignment of ranked lists as arrays, with one row for each list and one column for each document."""
 
 from __future__ import annotations
 
@@ -19,45 +19,46 @@ Places: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True, eq=False)
-class Aligned:
-    """Ranked lists over all documents that one of them holds."""
+class AlignedLists:
+    """Ranked lists, aligned over all documents that at least one of them holds."""
 
     names: Sequence[str]
     places: tuple[Places, ...]  # for each list int64[length]; of a document that stands there twice, the first counts
     scores: tuple[Numbers, ...]  # for each list float64[length], best first
-    named: Callable[[Sequence[int]], Mapping[int, str]] | None = None
+    find_names: Callable[[Sequence[int]], Mapping[int, str]] | None = None
     """Names some documents by their places, where `names` does not; leaves those out that are there no more."""
 
     @classmethod
-    def of(cls, lists: Sequence[Scored]) -> Self:
-        """Lists of (id, score) pairs, best first; higher is better."""
+    def from_lists(cls, lists: Sequence[Scored]) -> Self:
+        """Align lists of (id, score) pairs, best first; higher is better."""
         number: dict[str, int] = {}
         places = [[number.setdefault(name, len(number)) for name, _ in list_] for list_ in lists]
         scores = tuple(np.array([score for _, score in list_], dtype=np.float64) for list_ in lists)
-        return cls(list(number), tuple(np.array(one, dtype=np.int64) for one in places), scores)
+        return cls(list(number), tuple(np.array(row, dtype=np.int64) for row in places), scores)
 
     def spread(self, values: Sequence[npt.ArrayLike], absent: Sequence[float]) -> Numbers:
-        """float64[lists, documents] of values in the order of the lists; `absent` for what a list does not hold."""
-        found = np.empty((len(self.places), len(self.names)))
+        """Spread values in the order of the lists as float64[lists, documents]; `absent` fills what a list lacks."""
+        table = np.empty((len(self.places), len(self.names)))
         for row, places in enumerate(self.places):
-            found[row] = absent[row]
-            found[row, places[::-1]] = np.asarray(values[row], dtype=np.float64)[::-1]  # the last one written stays
-        return found
+            table[row] = absent[row]
+            table[row, places[::-1]] = np.asarray(values[row], dtype=np.float64)[::-1]  # the last one written stays
+        return table
 
     @cached_property
     def ranks(self) -> Numbers:
-        """float64[lists, documents] from 1, as `competition_ranks` has them; infinite where absent."""
+        """Return float64[lists, documents] of ranks from 1, as in `competition_ranks`; infinite where absent."""
         return self.spread([competition_ranks(scores) for scores in self.scores], [np.inf] * len(self.scores))
 
-    def best(self, scores: Numbers, weights: Sequence[float], top_k: int | None = None) -> Places:
-        """int64[variants, top_k] by scores float64[variants, documents]; ties by rank in lists of weight, then name."""
-        counted = self.ranks[[at for at, weight in enumerate(weights) if weight > 0]]
-        first = counted.min(axis=0, initial=np.inf)
-        some: list[int] = _contenders(scores, top_k).tolist()
-        if self.named is None:
-            in_order = sorted(some, key=self.names.__getitem__)
+    def select_best(self, scores: Numbers, weights: Sequence[float], top_k: int | None = None) -> Places:
+        """Return int64[variants, top_k] by scores float64[variants, documents]; ties by rank in weighted lists, by
+        name."""
+        weighted_ranks = self.ranks[[index for index, weight in enumerate(weights) if weight > 0]]
+        first = weighted_ranks.min(axis=0, initial=np.inf)
+        contenders: list[int] = _find_contenders(scores, top_k).tolist()
+        if self.find_names is None:
+            in_order = sorted(contenders, key=self.names.__getitem__)
         else:
-            names = self.named(some)
+            names = self.find_names(contenders)
             in_order = sorted(names, key=names.__getitem__)
         by_name = np.array(in_order, dtype=np.int64)
         ties = by_name[np.argsort(first[by_name], kind="stable")]
@@ -65,8 +66,8 @@ class Aligned:
         return np.asarray(ties[order[:, :top_k]], dtype=np.int64)
 
 
-def _contenders(scores: Numbers, top_k: int | None) -> Places:
-    """The documents that may be among the best of a single variant, all that score as the last of them; else all."""
+def _find_contenders(scores: Numbers, top_k: int | None) -> Places:
+    """Return the documents that may be among the best: of a single variant those not below the last one, else all."""
     variants, count = scores.shape
     if variants == 1 and top_k is not None and top_k < count:
         negated = -scores[0]
@@ -76,8 +77,8 @@ def _contenders(scores: Numbers, top_k: int | None) -> Places:
     return np.arange(count)
 
 
-def summed(rows: Sequence[Numbers]) -> Numbers:
-    """The sum of arrays of one shape, correctly rounded, so that their order makes no difference."""
+def sum_exactly(rows: Sequence[Numbers]) -> Numbers:
+    """Sum arrays of one shape, correctly rounded, so that their order makes no difference."""
     if len(rows) <= 2:
         return rows[0] + rows[1] if len(rows) == 2 else rows[0]
     flat = np.stack(np.broadcast_arrays(*rows)).reshape(len(rows), -1)
@@ -86,7 +87,7 @@ def summed(rows: Sequence[Numbers]) -> Numbers:
 
 
 def competition_ranks(scores: Numbers) -> Numbers:
-    """float64[n] ranks from 1 of scores in their order; neighbours with equal scores share the better rank."""
+    """Return float64[n] ranks from 1 of ordered scores; neighbours with equal scores share the better rank."""
     numbers = np.arange(1, len(scores) + 1, dtype=np.float64)
     numbers[1:][scores[1:] == scores[:-1]] = 0
     return np.maximum.accumulate(numbers) if len(numbers) else numbers

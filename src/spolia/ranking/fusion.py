@@ -1,4 +1,4 @@
-"""The order of scores."""
+"""Fusion of ranked lists by rank or by score, and the order of scores."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spolia.deferred import numpy as np
-from spolia.ranking.alignment import Aligned, summed
-from spolia.ranking.scalings import Scaling, finite
+from spolia.ranking.alignment import AlignedLists, sum_exactly
+from spolia.ranking.scalings import Scaling, to_finite
 
 if TYPE_CHECKING:
-    from spolia.ranking.alignment import Aligned, Numbers, Scored
+    from spolia.ranking.alignment import AlignedLists, Numbers, Scored
 
 
-def falling(score: float) -> float:
-    """A key that sorts scores from the best to the worst; NaN, which no comparison holds for, is of the worst."""
+def descending_key(score: float) -> float:
+    """Return a key that sorts scores from the best to the worst, with NaN among the worst."""
     return math.inf if math.isnan(score) else -score
 
 
-def best_first(scores: Sequence[float]) -> list[int]:
-    """Places of scores, the best first; of equal ones the first."""
+def sort_best_first(scores: Sequence[float]) -> list[int]:
+    """Return the positions of scores, best first; equal scores keep their order."""
     keys = [math.inf if score != score else -score for score in scores]
     return sorted(range(len(keys)), key=keys.__getitem__)
 
@@ -44,9 +44,9 @@ def reciprocal_rank_fusion(
     >>> [(name, round(score, 4)) for name, score in reciprocal_rank_fusion([[("a", 3), ("b", 1)], [("b", 0.9)]])]
     [('b', 0.0325), ('a', 0.0164)]
     """
-    weighed = checked_weights(len(lists), weights)
-    aligned = Aligned.of(lists)
-    return _paired(aligned, by_rank(aligned, [k], np.array([weighed])), weighed)
+    list_weights = check_weights(len(lists), weights)
+    aligned = AlignedLists.from_lists(lists)
+    return _pair_scores(aligned, compute_rank_scores(aligned, [k], np.array([list_weights])), list_weights)
 
 
 def convex_combination(
@@ -65,10 +65,12 @@ def convex_combination(
     >>> convex_combination([[("a", 8.0), ("b", 4.0)], [("b", 0.5), ("c", 0.1)]], scaling=min_max)
     [('a', 0.5), ('b', 0.5), ('c', 0.0)]
     """
-    weighed = checked_weights(len(lists), weights)
-    aligned = Aligned.of(lists)
+    list_weights = check_weights(len(lists), weights)
+    aligned = AlignedLists.from_lists(lists)
     scalings = [scaling] * len(lists) if callable(scaling) else scaling
-    return _paired(aligned, by_score(scaled(aligned, scalings), np.array([weighed])), weighed)
+    return _pair_scores(
+        aligned, compute_convex_scores(scale_scores(aligned, scalings), np.array([list_weights])), list_weights
+    )
 
 
 def highest_score(lists: Sequence[Scored]) -> list[tuple[str, float]]:
@@ -81,49 +83,49 @@ def highest_score(lists: Sequence[Scored]) -> list[tuple[str, float]]:
     >>> highest_score([[("a", 0.9), ("b", 0.2)], [("b", 0.5), ("c", 0.4)]])
     [('a', 0.9), ('b', 0.5), ('c', 0.4)]
     """
-    aligned = Aligned.of(lists)
-    return _paired(aligned, by_highest(aligned), [1.0] * len(lists))
+    aligned = AlignedLists.from_lists(lists)
+    return _pair_scores(aligned, compute_highest_scores(aligned), [1.0] * len(lists))
 
 
-def by_rank(aligned: Aligned, ks: Sequence[float], weights: Numbers) -> Numbers:
-    """float64[ks, documents]: Σ_r w_r / (k + rank_r(d)) for each k, with w = weights: float64[ks, lists]."""
+def compute_rank_scores(aligned: AlignedLists, ks: Sequence[float], weights: Numbers) -> Numbers:
+    """Return float64[ks, documents]: Σ_r w_r / (k + rank_r(d)) for each k, with w = weights: float64[ks, lists]."""
     column = np.asarray(ks, dtype=np.float64)[:, None]
-    parts = [weights[:, at, None] / (column + ranks) for at, ranks in enumerate(aligned.ranks)]
-    return summed(parts) if parts else np.zeros((len(ks), 0))
+    parts = [weights[:, index, None] / (column + ranks) for index, ranks in enumerate(aligned.ranks)]
+    return sum_exactly(parts) if parts else np.zeros((len(ks), 0))
 
 
-def scaled(aligned: Aligned, scalings: Sequence[Scaling]) -> Numbers:
-    """float64[lists, documents]: φ_r(s_r(d)), absent documents as the scaling says."""
-    found = [scale(scores.tolist()) for scale, scores in zip(scalings, aligned.scores, strict=True)]
-    return aligned.spread([values for values, _ in found], [absent for _, absent in found])
+def scale_scores(aligned: AlignedLists, scalings: Sequence[Scaling]) -> Numbers:
+    """Return float64[lists, documents]: φ_r(s_r(d)), with absent documents as the scaling says."""
+    scaled_lists = [scale(scores.tolist()) for scale, scores in zip(scalings, aligned.scores, strict=True)]
+    return aligned.spread([values for values, _ in scaled_lists], [absent for _, absent in scaled_lists])
 
 
-def by_score(values: Numbers, weights: Numbers) -> Numbers:
-    """float64[variants, documents]: Σ_r w_r · v_r(d) / Σ_r w_r for each row w of weights; 0 for a row of zeros."""
+def compute_convex_scores(values: Numbers, weights: Numbers) -> Numbers:
+    """Return float64[variants, documents]: Σ_r w_r · v_r(d) / Σ_r w_r for each row w of weights; 0 if all are 0."""
     if not len(values):
         return np.zeros((len(weights), 0))
-    totals = summed(list(weights.T))[:, None]
-    sums: Numbers = summed([weights[:, at, None] * row for at, row in enumerate(values)])
+    totals = sum_exactly(list(weights.T))[:, None]
+    sums: Numbers = sum_exactly([weights[:, index, None] * row for index, row in enumerate(values)])
     return np.asarray(sums / np.where(totals > 0, totals, 1.0))
 
 
-def by_highest(aligned: Aligned) -> Numbers:
-    """float64[1, documents]: max_r s_r(d)."""
-    values = aligned.spread([finite(scores) for scores in aligned.scores], [-np.inf] * len(aligned.scores))
+def compute_highest_scores(aligned: AlignedLists) -> Numbers:
+    """Return float64[1, documents]: max_r s_r(d)."""
+    values = aligned.spread([to_finite(scores) for scores in aligned.scores], [-np.inf] * len(aligned.scores))
     return np.asarray(values.max(axis=0, initial=-np.inf, keepdims=True))
 
 
-def checked_weights(count: int, weights: Sequence[float] | None) -> Sequence[float]:
-    """A weight for each list, 1 if none are given; raises `ValueError` for wrong numbers or too few of them."""
-    found = [1.0] * count if weights is None else weights
-    if len(found) != count:
-        raise ValueError(f"{count} lists have {len(found)} weights. Write one weight for each list.")
-    if any(not (0 <= weight < math.inf) for weight in found):
-        raise ValueError(f"The weights are {list(found)}. Write numbers of at least 0.")
-    return found
+def check_weights(count: int, weights: Sequence[float] | None) -> Sequence[float]:
+    """Return a weight for each list, 1 by default; raise `ValueError` if numbers are wrong or missing."""
+    list_weights = [1.0] * count if weights is None else weights
+    if len(list_weights) != count:
+        raise ValueError(f"{count} lists have {len(list_weights)} weights. Write one weight for each list.")
+    if any(not (0 <= weight < math.inf) for weight in list_weights):
+        raise ValueError(f"The weights are {list(list_weights)}. Write numbers of at least 0.")
+    return list_weights
 
 
-def _paired(aligned: Aligned, scores: Numbers, weights: Sequence[float]) -> list[tuple[str, float]]:
-    (order,) = aligned.best(scores, weights).tolist()
+def _pair_scores(aligned: AlignedLists, scores: Numbers, weights: Sequence[float]) -> list[tuple[str, float]]:
+    (order,) = aligned.select_best(scores, weights).tolist()
     numbers = scores[0].tolist()
-    return [(aligned.names[at], numbers[at]) for at in order]
+    return [(aligned.names[index], numbers[index]) for index in order]

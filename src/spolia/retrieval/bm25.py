@@ -51,7 +51,7 @@ class BM25(GroupSearch):
     def is_nested(self) -> bool:
         return True
 
-    def late(self) -> tuple[BM25, ...]:
+    def late_searches(self) -> tuple[BM25, ...]:
         # A subclass with its own `hits` may do anything, so only the plain search is deferred.
         return (self,) if type(self).hits is BM25.hits else ()
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing, note, whole
-from spolia.core.sweepable import Swept
+from spolia.core.run_context import access, note, raise_first_failure, run_filter
+from spolia.core.sweepable import VariantRanking
 from spolia.core.type_compatibility import refuse_counts
 from spolia.deferred import numpy as np
 from spolia.errors import QueryError
-from spolia.filters import narrowed
+from spolia.filters import combine_filters
 from spolia.stores import snapshot as snapshot_package
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Filter, Hit, LateHits, Query, Ranking
@@ -86,23 +86,28 @@ class GroupSearch(Operator[Query, Ranking]):
         """Return whether a smaller `top_k` gives the first hits of a larger one."""
         return False
 
-    def alike(self) -> object:
+    def variant_key(self) -> object:
         """Return what variants share that differ in `top_k` alone."""
         return self.but(top_k=1)
 
-    def together(self, variants: Sequence[GroupSearch], /) -> Callable[[Sequence[Query]], list[list[Swept]]]:
+    def run_variants(
+        self, variants: Sequence[GroupSearch], /
+    ) -> Callable[[Sequence[Query]], list[list[VariantRanking]]]:
         """Search once for all variants where hits are nested, else once for each `top_k`."""
         depths = sorted({variant.top_k for variant in variants}, reverse=True)
         # Nested hits: one search with the largest `top_k` answers every variant.
         searches = [self.but(top_k=top_k) for top_k in (depths[:1] if self.is_nested() else depths)]
 
-        def rank_queries(queries: Sequence[Query]) -> list[list[Swept]]:
+        def rank_queries(queries: Sequence[Query]) -> list[list[VariantRanking]]:
             by_depth = {
-                search.top_k: [Swept.of(ranking) for ranking in whole(search.batch(queries))] for search in searches
+                search.top_k: [
+                    VariantRanking.from_ranking(ranking) for ranking in raise_first_failure(search.batch(queries))
+                ]
+                for search in searches
             }
             sources = [(variant.top_k, by_depth.get(variant.top_k, by_depth[depths[0]])) for variant in variants]
             return [
-                [rankings[row].at(range(len(rankings[row].order))[:top_k]) for top_k, rankings in sources]
+                [rankings[row].select(range(len(rankings[row].order))[:top_k]) for top_k, rankings in sources]
                 for row in range(len(queries))
             ]
 
@@ -113,7 +118,7 @@ class GroupSearch(Operator[Query, Ranking]):
 
     def effective_filter(self, query: Query) -> Filter | None:
         """Return the filter that this step, the query and the run all accept."""
-        return narrowed(self.filter, query.filter, narrowing())
+        return combine_filters(self.filter, query.filter, run_filter())
 
 
 class TermSearch(GroupSearch):

@@ -51,9 +51,9 @@ class Similarity(Function[Compared, Scores]):
             return ()
         if self.at_once:
             candidates = list(value.candidates) if self.mode == "text" else value.candidates
-            numbers = self._listed(self.called(value.query, candidates), count)
+            numbers = self._listed(self.call_function(value.query, candidates), count)
         else:
-            numbers = [self.called(value.query, candidate) for candidate in value.candidates]
+            numbers = [self.call_function(value.query, candidate) for candidate in value.candidates]
         return tuple(self._score(number, row, value) for row, number in enumerate(numbers))
 
     def _listed(self, returned: Any, count: int) -> list[Any]:
@@ -144,7 +144,7 @@ def similarity(
                 f"with. Write def {name}(query, {second}): ..., and give other parameters a default."
             )
         class_fields = {"mode": mode, "at_once": batch, "descending": descending, "version": version, "waits": waits}
-        return Similarity.of(function, (Compared, Scores), **class_fields)
+        return Similarity.from_function(function, (Compared, Scores), **class_fields)
 
     return make_similarity if function is None else make_similarity(function)
 

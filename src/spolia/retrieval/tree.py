@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia import retrieval
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing, note
+from spolia.core.run_context import access, note, run_filter
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
-from spolia.filters import narrowed
+from spolia.filters import combine_filters
 from spolia.models.protocols import Embedder
 from spolia.retrieval.vector_search import best, refuse_other
 from spolia.stores.corpus import NodeGroup, refuse_no_group
@@ -129,7 +129,7 @@ class Descend(Operator[Query, Ranking]):
         """Return readable nodes of the upper levels, and of the last level those that may be found."""
         principals = access()
         *upper, last = [group.name for group in self.levels]
-        filter = narrowed(self.filter, query.filter, narrowing())
+        filter = combine_filters(self.filter, query.filter, run_filter())
         return [*(snapshot.allowed(name, principals) for name in upper), snapshot.allowed(last, principals, filter)]
 
     def _steps(self, snapshot: Snapshot) -> TreeSteps:

@@ -174,7 +174,7 @@ class VectorSearch(GroupSearch, Generic[V]):
     ) -> Found:
         """Return keys and scores of the nodes nearest to some rows of the vectors."""
 
-    def late(self) -> tuple[VectorSearch[V], ...]:
+    def late_searches(self) -> tuple[VectorSearch[V], ...]:
         return (self,) if type(self).hits is VectorSearch.hits else ()
 
     def hits(
@@ -197,7 +197,7 @@ class VectorSearch(GroupSearch, Generic[V]):
                 texts[row] = self.read(query, row)
             # Only this query's row fails; the others are embedded together.
             except (QueryError, FilterError) as error:
-                results[row] = Failure.of(error, self.short)
+                results[row] = Failure.from_error(error, self.short)
         valid_queries = [values[row] for row in texts]
         for row, pairs in zip(
             texts, self._search_queries(valid_queries, list(texts.values()), snapshot, principals), strict=True

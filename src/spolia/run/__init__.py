@@ -1,4 +1,4 @@
-"""The run: the one place for everything that surrounds a step (trace, cache, budget, threads, access, streaming)."""
+"""Run with everything that surrounds a step: trace, cache, budget, threads, access, streaming."""
 
 from spolia.run.budget import Budget
 from spolia.run.run import Run

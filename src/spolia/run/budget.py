@@ -1,17 +1,17 @@
-"""Budgets: a call is reserved before it is sent and settled after, so a spent budget refuses and never overshoots."""
+"""Budgets: a call is reserved before it is sent and settled after, so that a budget is never overshot."""
 
 from dataclasses import dataclass, field
 
 from spolia.errors import WiringError
 from spolia.types import Usage, Value
-from spolia.types.outcomes import dollars
+from spolia.types.outcomes import format_dollars
 
 NO_COST = Usage()
 
 
 @dataclass(frozen=True)
 class Budget(Value):
-    """How much may be spent; None means without limit.
+    """Limits of what may be spent; None means no limit.
 
     Args:
         calls: requests to language models.
@@ -39,58 +39,66 @@ class Budget(Value):
             ):  # NaN neither
                 raise WiringError(f"Budget: {name} is {limit!r}. Write 0 or more, or None for no limit.")
 
-    def refuses(self, spent: Usage, wanted: Usage, *, optional: bool) -> str:
-        """Why `wanted` has no room beside `spent`; empty when it has. `optional` calls must leave `forced` over."""
-        total = spent + wanted + self.forced if optional else spent + wanted
-        if self.calls is not None and wanted.calls and total.calls > self.calls:
-            kept = f" and {self.forced.calls} is kept for a forced answer" if optional and self.forced.calls else ""
-            return f"{spent.calls} of {self.calls} calls are spent{kept}"
+    def refuses(self, usage: Usage, requested: Usage, *, optional: bool) -> str:
+        """Return why `requested` has no room after `usage`; empty if it has. `optional` calls must leave `forced`."""
+        total = usage + requested + self.forced if optional else usage + requested
+        if self.calls is not None and requested.calls and total.calls > self.calls:
+            forced_note = (
+                f" and {self.forced.calls} is kept for a forced answer" if optional and self.forced.calls else ""
+            )
+            return f"{usage.calls} of {self.calls} calls are spent{forced_note}"
         if self.tokens is not None and total.input_tokens + total.output_tokens > self.tokens:
-            used = spent.input_tokens + spent.output_tokens
-            needed = wanted.input_tokens + wanted.output_tokens
+            used = usage.input_tokens + usage.output_tokens
+            needed = requested.input_tokens + requested.output_tokens
             return f"{used} of {self.tokens} tokens are spent, the call may take up to {needed}"
         if self.cost_usd is not None and total.cost_usd > self.cost_usd:
-            spent_of = f"{dollars(spent.cost_usd)} of {dollars(self.cost_usd)} US dollars are spent"
-            return f"{spent_of}, the call may take {dollars(wanted.cost_usd)}"
+            used_share = f"{format_dollars(usage.cost_usd)} of {format_dollars(self.cost_usd)} US dollars are spent"
+            return f"{used_share}, the call may take {format_dollars(requested.cost_usd)}"
         return ""
 
 
 class Limiter:
-    """A budget and what has been spent and reserved of it; `peak` is the most that was to be reserved at a time.
-    The caller holds the lock of the run; a subclass that several runs share has one of its own."""
+    """Budget with what was spent and reserved of it; `peak` is the largest reservation. The caller holds the run's
+    lock; a subclass that several runs share has its own."""
 
-    __slots__ = ("budget", "held", "peak", "refused", "spent", "where")
+    __slots__ = ("budget", "first_refusal", "label", "peak", "reserved", "spent")
 
-    def __init__(self, budget: Budget, where: str) -> None:
-        self.budget, self.where = budget, where
-        self.spent = self.held = self.peak = Usage()
-        self.refused = ""
+    def __init__(self, budget: Budget, label: str) -> None:
+        self.budget, self.label = budget, label
+        self.spent = self.reserved = self.peak = Usage()
+        self.first_refusal = ""
 
-    def reserve(self, wanted: Usage, *, optional: bool) -> str:
-        """Keep room for a call. Returns why it has none; empty if it has."""
-        why = self.take(wanted, optional=optional)
-        self.refused = self.refused or why
-        if not why:
-            self.held += wanted
-        if (most := self.held if not why else self.held + wanted).output_tokens > self.peak.output_tokens:
-            self.peak = most
-        return f"The budget of {self.where} allows no further call: {why}. Raise it, or ask for less." if why else ""
+    def reserve(self, requested: Usage, *, optional: bool) -> str:
+        """Reserve room for a call; return why it has none, empty if it has."""
+        refusal = self.take(requested, optional=optional)
+        self.first_refusal = self.first_refusal or refusal
+        if not refusal:
+            self.reserved += requested
+        if (
+            reserved := self.reserved if not refusal else self.reserved + requested
+        ).output_tokens > self.peak.output_tokens:
+            self.peak = reserved
+        return (
+            f"The budget of {self.label} allows no further call: {refusal}. Raise it, or ask for less."
+            if refusal
+            else ""
+        )
 
-    def take(self, wanted: Usage, *, optional: bool) -> str:
-        """Returns why the call has no room; empty if it has."""
-        return self.budget.refuses(self.spent + self.held, wanted, optional=optional)
+    def take(self, requested: Usage, *, optional: bool) -> str:
+        """Return why the call has no room; empty if it has."""
+        return self.budget.refuses(self.spent + self.reserved, requested, optional=optional)
 
-    def release(self, held: Usage) -> None:
-        """Give back what was reserved."""
-        self.held -= held
+    def release(self, reserved: Usage) -> None:
+        """Give back a reservation."""
+        self.reserved -= reserved
 
-    def charge(self, spent: Usage) -> None:
-        """Bear a cost."""
-        self.spent += spent
+    def charge(self, usage: Usage) -> None:
+        """Add a cost to what was spent."""
+        self.spent += usage
 
 
-def split(usage: Usage, n: int) -> list[Usage]:
-    """A cost in n whole parts that add up to it."""
+def split_usage(usage: Usage, n: int) -> list[Usage]:
+    """Split a cost into n parts with whole counts that add up to it."""
     names = ("calls", "input_tokens", "output_tokens", "embedded")
     return [
         Usage(

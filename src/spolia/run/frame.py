@@ -1,4 +1,4 @@
-"""The place of a step in a run, up to the root. One is made for every step, so this file is written for speed."""
+"""Place of a step in a run, up to the root. Every step makes one, so this file is written for speed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.core.operator import Operator, explained
+from spolia.core.operator import Operator, explain_error
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
 from spolia.deferred import futures as concurrent
 from spolia.errors import BudgetSpent, Cancelled, text_of
-from spolia.journal.cache import unshared
+from spolia.journal.cache import copy_mutable
 from spolia.journal.values import Detail, Exchange
-from spolia.run.budget import NO_COST, Budget, Limiter, split
-from spolia.run.lane import CUT_SHORT
-from spolia.run.recall import shared, window
-from spolia.run.stream import Scope, Sink, streamed
+from spolia.run.budget import NO_COST, Budget, Limiter, split_usage
+from spolia.run.lane import UNPLANNED_ENDS
+from spolia.run.recall import apply_shared, run_window
+from spolia.run.stream import Scope, Sink, stream_events
 from spolia.types import Addressed, Answer, Failure, Filter, Prompt, Query, Ranking, State, Usage
 
 if TYPE_CHECKING:
@@ -38,14 +38,42 @@ _opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozense
 
 
 class Frame:
-    """The run context of one step; implements `spolia.core.run_context.RunContext`."""
+    """Run context of one step; implements `spolia.core.run_context.RunContext`."""
 
     __slots__ = (
-        "account", "claimed", "emitted", "error", "exchanges", "failed", "final", "found", "from_cache", "helped",
-        "in_vain", "inner_errors", "keeping", "lane", "lender", "limiters", "logical", "notes", "op", "optional",
-        "parent", "remarks", "rows", "run", "scope", "searched", "sink", "span", "spared", "spent", "undeclared",
+        "account",
+        "claimed_key",
+        "emitted_characters",
+        "error",
+        "exchanges",
+        "final",
+        "from_cache",
+        "has_failed",
+        "has_failed_calls",
+        "has_helped",
+        "has_searched",
+        "inner_errors",
+        "lane",
+        "lender",
+        "limiters",
+        "logical",
+        "notes",
+        "op",
+        "optional",
+        "parent",
+        "remarks",
+        "retrievals",
+        "rows",
+        "run",
+        "scope",
+        "sink",
+        "span",
+        "spared",
+        "spent",
+        "tracks_access",
+        "undeclared_access",
     )  # fmt: skip
-    claimed: bytes
+    claimed_key: bytes
     lender: ThreadPoolExecutor
     limiters: tuple[Limiter, ...]
     logical: Usage | None
@@ -62,13 +90,13 @@ class Frame:
         self.remarks: list[str] | None = None
         self.error = ""
         self.inner_errors: tuple[BaseException, ...] = ()
-        self.from_cache = self.searched = self.failed = self.in_vain = self.helped = False
-        self.found: list[Ranking] | None = None
-        self.emitted = 0
+        self.from_cache = self.has_searched = self.has_failed = self.has_failed_calls = self.has_helped = False
+        self.retrievals: list[Ranking] | None = None
+        self.emitted_characters = 0
         self.final: bool | None = None
-        self.undeclared = ""
+        self.undeclared_access = ""
         if parent is None:
-            self.keeping = False
+            self.tracks_access = False
             self.lane: Frame | None = None  # the question's first frame; None for that itself, which is then no cycle
             self.limiters = ()
             self.optional = False
@@ -77,7 +105,7 @@ class Frame:
             self.account: Lane | None = None
             return
         self.limiters, self.scope, self.sink = parent.limiters, parent.scope, parent.sink
-        self.account, self.keeping = parent.account, parent.keeping
+        self.account, self.tracks_access = parent.account, parent.tracks_access
         self.optional = parent.optional or (parent.op is not None and parent.op.optional)
         if parent.op is None and parent.lane is None:
             self.lane = None
@@ -86,7 +114,7 @@ class Frame:
         else:
             self.lane = parent.lane or parent
 
-    def inner(self, op: Operator[Any, Any]) -> Frame:
+    def make_inner(self, op: Operator[Any, Any]) -> Frame:
         return Frame(self.run, self, op)
 
     # Steps.
@@ -96,24 +124,24 @@ class Frame:
         if self.scope.stopped:
             raise Cancelled("The run was cancelled.")
         frame = Frame(run, self, op)
-        if self.keeping:
-            self.reach_all(op)
+        if self.tracks_access:
+            self.record_resources(op)
         if frame.sink is not None:
-            frame.sink.put(Began(op.short))
+            frame.sink.send(Began(op.short))
         token = current_context.set(frame)
         if run.journal is None:
             try:
-                return frame._result(op, value)
+                return frame._apply_step(op, value)
             except Exception:
                 frame.retract()
                 raise
             finally:
                 current_context.reset(token)
         frame.span = next(run.numbers)
-        given = unshared(value) if run.keeps_values else None
+        input_value = copy_mutable(value) if run.keeps_values else None
         started, out = perf_counter(), None
         try:
-            out = frame._result(op, value)
+            out = frame._apply_step(op, value)
             return out
         except BaseException as error:
             frame.error = f"{type(error).__name__}: {text_of(error)}"
@@ -122,70 +150,70 @@ class Frame:
             raise
         finally:
             current_context.reset(token)
-            frame.record(perf_counter() - started, given, out)
+            frame.record(perf_counter() - started, input_value, out)
 
-    def _result(self, op: Operator[A, B], value: A) -> B:
-        run, found = self.run, None
+    def _apply_step(self, op: Operator[A, B], value: A) -> B:
+        run, result = self.run, None
         try:
             if run.results is None and (run.cache is None or not op.cached):  # nearly every step: no call in between
                 next(run.executed[type(op)])
-                found = op.apply(value)
-                if not isinstance(found, op.classes):
-                    op.refused(found)
+                result = op.apply(value)
+                if not isinstance(result, op.classes):
+                    op.refuse_result(result)
             else:
-                found = shared(self, op, value)
+                result = apply_shared(self, op, value)
         except Exception as error:
-            said = explained(error, op, value)
+            explained_error = explain_error(error, op, value)
             if self.account is not None:
-                self.account.failed(said)
-                self.count_failure(said)
-            if said is not error:
-                raise said from error
+                self.account.record_failure(explained_error)
+                self.count_failure(explained_error)
+            if explained_error is not error:
+                raise explained_error from error
             raise
         if self.account is not None or run.results is not None:
-            self.gave(value, found)
-        return found
+            self.record_result(value, result)
+        return result
 
-    def gave(self, value: Any, out: Any) -> None:
-        """The step has ended; what it found is a retrieval, unless a step inside it has found that."""
+    def record_result(self, value: Any, out: Any) -> None:
+        """Record the end of the step; its ranking is a retrieval unless a step inside it made one."""
         if self.account is not None:
-            self._ended(self.account, out)
-        if not self.searched and isinstance(out, Ranking) and isinstance(value, Query):
-            self.retrieved(out)
+            self._count_call(self.account, out)
+        if not self.has_searched and isinstance(out, Ranking) and isinstance(value, Query):
+            self.record_retrieval(out)
 
-    def _ended(self, account: Lane, out: Any) -> None:
-        """Put the call on the account. A step whose own questions to a model all failed has failed; one is enough."""
+    def _count_call(self, account: Lane, out: Any) -> None:
+        """Put the call on the account. A step has failed if all its own questions to a model failed."""
         reason = out.stop if isinstance(out, State) else out.stop_reason if isinstance(out, Answer) else ""
-        if reason in CUT_SHORT and reason not in account.ends:  # the innermost step that says so ends first
+        if reason in UNPLANNED_ENDS and reason not in account.ends:  # the innermost step that says so ends first
             self.count(f"Ended by {reason!r}.")
-        if reason and (isinstance(out, State) or reason in CUT_SHORT):
+        if reason and (isinstance(out, State) or reason in UNPLANNED_ENDS):
             account.ends.add(reason)
         if (step := account.step_of(self)) is not self:
-            for one in () if step is None else step.rows or (step,):
-                one.helped |= not self.failed
+            for frame in () if step is None else step.rows or (step,):
+                frame.has_helped |= not self.has_failed
         else:
-            failed = self.failed or (self.in_vain and not self.helped)
+            failed = self.has_failed or (self.has_failed_calls and not self.has_helped)
             account.calls.append((self.op, failed, self.logical is not None))
 
-    def retrieved(self, ranking: Ranking) -> None:
-        """Put what a retriever found on the account, and tell the steps around it."""
+    def record_retrieval(self, ranking: Ranking) -> None:
+        """Put a retriever's ranking on the account, and tell the steps around it."""
         if self.account is not None:
             self.account.retrievals.append(ranking)
-        above: Frame | None = self
-        while above is not None and above.account is self.account:
-            above.searched = True
-            if above.found is not None:
-                above.found.append(ranking)
-            above = above.parent
+        frame: Frame | None = self
+        while frame is not None and frame.account is self.account:
+            frame.has_searched = True
+            if frame.retrievals is not None:
+                frame.retrievals.append(ranking)
+            frame = frame.parent
 
-    def opened(self, account: Lane) -> Frame:
-        """A frame that only keeps an account of what is called in it."""
+    def open_account(self, account: Lane) -> Frame:
+        """Return a frame that only keeps an account of what is called in it."""
         frame = Frame(self.run, self, None)
         frame.limiters, frame.lane, frame.account = self.limiters, None, account
-        account.opened(frame)
+        account.attach_frame(frame)
         return frame
 
-    def record(self, seconds: float, given: Any, out: Any) -> None:
+    def record(self, seconds: float, input_value: Any, out: Any) -> None:
         journal, op, parent = self.run.journal, self.op, self.parent
         if journal is None or op is None:
             return
@@ -194,14 +222,14 @@ class Frame:
         used = self.logical or NO_COST
         notes = json.dumps([*(self.notes or ()), *(self.remarks or ())]) if self.notes or self.remarks else ""
         keeps = self.run.keeps_values
-        out = unshared(out) if keeps else out
+        out = copy_mutable(out) if keeps else out
         row = (
             self.run.id, self.span, 0 if parent is None else parent.span, (self.lane or self).span, op,
             now() - seconds, seconds, self.from_cache, used.calls, used.input_tokens, used.output_tokens, used.embedded,
             used.cost_usd, self.error, notes, out,
         )  # fmt: skip
         if keeps:
-            journal.record(row, Detail(op, given, self.run.principals, self.exchanges or ()))
+            journal.record(row, Detail(op, input_value, self.run.principals, self.exchanges or ()))
         else:
             journal.record(row)
 
@@ -209,30 +237,30 @@ class Frame:
         if self.op is None and self.rows is None:
             size = self.run.window
             windows = (values[start : start + size] for start in range(0, len(values), size))
-            return [result for part in windows for result in window(self, op, part, [self] * len(part))]
-        above = [self] * len(values) if rows is None or self.rows is None else [self.rows[row] for row in rows]
-        return window(self, op, values, above)
+            return [result for part in windows for result in run_window(self, op, part, [self] * len(part))]
+        frames = [self] * len(values) if rows is None or self.rows is None else [self.rows[row] for row in rows]
+        return run_window(self, op, values, frames)
 
     def stream(self, op: Operator[Any, Any], value: Any) -> Iterator[Event]:
-        return streamed(self, lambda frame: frame.step(op, value), copy_context())
+        return stream_events(self, lambda frame: frame.step(op, value), copy_context())
 
     async def acall(self, op: Operator[A, B], value: A) -> B:
-        from spolia.run.coroutines import awaited
+        from spolia.run.coroutines import await_work
 
-        return await awaited(self, lambda frame: frame.step(op, value))
+        return await await_work(self, lambda frame: frame.step(op, value))
 
     async def abatch(self, op: Operator[A, B], values: Sequence[A]) -> list[B | Failure]:
-        from spolia.run.coroutines import awaited
+        from spolia.run.coroutines import await_work
 
-        return await awaited(self, lambda frame: frame.batch(op, values, None))
+        return await await_work(self, lambda frame: frame.batch(op, values, None))
 
     def astream(self, op: Operator[Any, Any], value: Any) -> AsyncIterator[Event]:
-        from spolia.run.coroutines import events
+        from spolia.run.coroutines import astream_events
 
-        return events(self, lambda frame: frame.step(op, value), copy_context())
+        return astream_events(self, lambda frame: frame.step(op, value), copy_context())
 
-    def aside(self, scope: Scope, sink: Sink | None = None) -> Frame:
-        """A frame in the place of this one, for work in another thread that can be stopped apart."""
+    def fork(self, scope: Scope, sink: Sink | None = None) -> Frame:
+        """Return a frame in the place of this one, for work in another thread that is stopped by itself."""
         frame = Frame(self.run, self, None)
         frame.lane = None if self.lane is None and self.op is None else self.lane or self
         frame.span, frame.limiters = self.span, self.limiters
@@ -241,14 +269,14 @@ class Frame:
 
     # Threads.
 
-    def lent(self) -> ThreadPoolExecutor:
-        """One thread in the place of this step's own, for what it awaits."""
+    def borrow_thread(self) -> ThreadPoolExecutor:
+        """Return a pool of one thread that stands for this step's own while it waits."""
         if not hasattr(self, "lender"):
-            self.lender = pool_of(1)
+            self.lender = make_pool(1)
         return self.lender
 
     def gather(self, calls: Sequence[Callable[[], T]], waits: Sequence[bool]) -> list[T | Failure]:
-        """Run the calls that wait in threads of the run, and the others here; the first one if all of them wait."""
+        """Run waiting calls in threads of the run and the others here; the first one too if all of them wait."""
         in_threads = [index for index, waiting in enumerate(waits) if waiting and (index or not all(waits))]
         pool = self.run.pool() if in_threads else None
         if pool is None:
@@ -268,7 +296,7 @@ class Frame:
                 if index not in results:
                     results[index] = future.result()
         except BaseException:
-            _abandon(list(futures.values()), self.scope)
+            _stop_calls(list(futures.values()), self.scope)
             raise
         self.check()  # what failed because it was closed is no failed call
         return [results[index] for index in range(len(calls))]
@@ -281,37 +309,37 @@ class Frame:
         is_recorded = frame.run.journal is not None or frame.account is not None
         frame.count(reason, is_degraded=True, failed=not partly)
         if frame.account is not None:
-            frame.account.failed(error)
-        frame._degraded(reason, error)
+            frame.account.record_failure(error)
+        frame._mark_degraded(reason, error)
         return is_recorded
 
-    def _degraded(self, reason: str, error: Exception | None) -> None:
-        """Mark the result of every step around this one, which is made of it."""
+    def _mark_degraded(self, reason: str, error: Exception | None) -> None:
+        """Mark the result of every step around this one as degraded, since it is made of this one's."""
         frame: Frame | None = self
         while frame is not None:
             if frame.rows is not None:
                 for inner in frame.rows:
                     if inner.account is not None:
-                        inner.account.failed(error)
-                    inner._degraded(reason, error)
+                        inner.account.record_failure(error)
+                    inner._mark_degraded(reason, error)
                 return
             if frame.op is not None:
                 frame.notes = [reason] if frame.notes is None else [*frame.notes, reason]
             frame = frame.parent
 
-    def note(self, remark: str, row: int | None, counted: bool = False) -> None:
+    def note(self, remark: str, row: int | None, is_counted: bool = False) -> None:
         for frame in (self,) if self.rows is None else self.rows if row is None else (self.rows[row],):
             frame.remarks = [*(frame.remarks or ()), remark]
-            if counted:
+            if is_counted:
                 frame.count(remark)
 
-    def exchanged(self, model: str, prompt: Prompt, reply: Any) -> None:
+    def record_exchange(self, model: str, prompt: Prompt, reply: Any) -> None:
         if self.run.keeps_values:
             for frame in (self,) if self.rows is None else self.rows:
                 frame.exchanges = [*(frame.exchanges or ()), Exchange(model, prompt, reply)]
 
     def count(self, reason: str, *, is_degraded: bool = False, failed: bool = False) -> None:
-        """Put on the account that a call was out of order: of the innermost step around it that the flow names."""
+        """Record a call that was out of order at the innermost step around it that the flow names."""
         if self.rows is not None:
             for row in self.rows:
                 row.count(reason, is_degraded=is_degraded, failed=failed)
@@ -321,22 +349,22 @@ class Frame:
                 return
             self.account.reasons.append((step.op, reason, is_degraded))
             if failed:
-                self.failed = step.in_vain = True
+                self.has_failed = step.has_failed_calls = True
 
-    def count_failure(self, error: Exception | None, said: str = "") -> None:
-        """A call has failed. It counts once, at the innermost step that the flow names; others pass it on."""
+    def count_failure(self, error: Exception | None, message: str = "") -> None:
+        """Record a failed call once, at the innermost step that the flow names; others pass it on."""
         account = self.account
         cause: BaseException | None = error
         while cause is not None and cause not in self.inner_errors:
             cause = cause.__cause__
         if account is not None and cause is None and account.step_of(self) is self:
             account.calls.append((self.op, True, self.logical is not None))
-            account.reasons.append((self.op, said if error is None else f"{type(error).__name__}: {error}", True))
-            above = self.parent
-            while error is not None and above is not None and above.account is account:
-                if above.op is not None:
-                    above.inner_errors += (error,)
-                above = above.parent
+            account.reasons.append((self.op, message if error is None else f"{type(error).__name__}: {error}", True))
+            frame = self.parent
+            while error is not None and frame is not None and frame.account is account:
+                if frame.op is not None:
+                    frame.inner_errors += (error,)
+                frame = frame.parent
 
     # Streaming.
 
@@ -347,25 +375,25 @@ class Frame:
         if final:
             frame: Frame | None = self
             while frame is not None and frame.sink is self.sink:
-                frame.emitted += len(text)
+                frame.emitted_characters += len(text)
                 frame = frame.parent
-        self.sink.put(Emitted(text, final))
+        self.sink.send(Emitted(text, final))
 
     def is_streamed(self) -> bool:
         return self.sink is not None
 
     def retract(self) -> None:
-        void = self.emitted
+        void = self.emitted_characters
         if self.sink is None or not void:
             return
         frame: Frame | None = self
         while frame is not None and frame.sink is self.sink:
-            frame.emitted -= void
+            frame.emitted_characters -= void
             frame = frame.parent
-        self.sink.put(Retracted(void))
+        self.sink.send(Retracted(void))
 
     def is_final(self) -> bool:
-        """Whether every ancestor says that this operator's output is its own."""
+        """Return whether every ancestor takes this operator's output as its own."""
         if self.final is None:
             parent = self.parent
             if parent is None or parent.sink is not self.sink or (parent.final and parent.op is None):
@@ -378,8 +406,8 @@ class Frame:
     # The rest of the surroundings.
 
     def keeps_results(self) -> bool:
-        """Whether more than the step after it sees the hits that a step gives: a journal, a cache. An account keeps
-        them as they are, to be fetched when somebody looks at them."""
+        """Return whether a journal or cache sees the hits of a step. An account keeps hits as they are, to be fetched
+        when somebody reads them."""
         run = self.run
         return run.journal is not None or run.results is not None or run.cache is not None
 
@@ -402,109 +430,110 @@ class Frame:
         return self.run.pinned(key, open, serves)
 
     def access(self) -> frozenset[str]:
-        self._undeclare("who asks", lambda op: any(one.scoped for one in op.resources))
+        self._note_undeclared("who asks", lambda op: any(one.scoped for one in op.resources))
         return self.run.principals
 
-    def narrowing(self) -> Filter | None:
-        self._undeclare("the filter of the run", lambda op: any(one.scoped for one in op.resources))
+    def run_filter(self) -> Filter | None:
+        self._note_undeclared("the filter of the run", lambda op: any(one.scoped for one in op.resources))
         return self.run.filter
 
     # Costs. A frame with `rows` stands for a whole batch, whose rows pay.
 
     @contextmanager
-    def limited(self, max_calls: int) -> Iterator[None]:
+    def limit_calls(self, max_calls: int) -> Iterator[None]:
         limiter = Limiter(Budget(calls=max_calls, forced=NO_COST), "this Guard")
-        limited = (self,) if self.rows is None else self.rows
-        for frame in limited:
+        frames = (self,) if self.rows is None else self.rows
+        for frame in frames:
             frame.limiters += (limiter,)
         try:
             yield
         finally:
-            for frame in limited:
-                frame.limiters = tuple(other for other in frame.limiters if other is not limiter)
+            for frame in frames:
+                frame.limiters = tuple(active for active in frame.limiters if active is not limiter)
 
     @contextmanager
     def reserve(self, usage: Usage, row: int | None) -> Iterator[Reservation]:
         if usage.calls:  # of a model that does not tell
-            self._undeclare("a language model", lambda op: not all(one.scoped for one in op.resources))
-        frame = self._of(row)
+            self._note_undeclared("a language model", lambda op: not all(one.scoped for one in op.resources))
+        frame = self._row_frame(row)
         with self.run.lock:
-            shares = list(frame.shares(usage).items())
+            shares = list(frame.divide_usage(usage).items())
             for number, (limiter, share) in enumerate(shares):
-                if why := limiter.reserve(share, optional=self.optional):
-                    for other, part in shares[:number]:
-                        other.release(part)
-                    spent = BudgetSpent(why)
-                    spent.in_loop = self.optional
-                    raise spent
-        held = Reservation(usage)
+                if refusal := limiter.reserve(share, optional=self.optional):
+                    for reserved_limiter, part in shares[:number]:
+                        reserved_limiter.release(part)
+                    error = BudgetSpent(refusal)
+                    error.in_loop = self.optional
+                    raise error
+        reservation = Reservation(usage)
         try:
-            yield held
+            yield reservation
         finally:
             with self.run.lock:  # in one go, or another call finds the room that this one has used
-                frame.charge(held.spent, None)
+                frame.charge(reservation.spent, None)
                 for limiter, share in shares:
                     limiter.release(share)
 
     def charge(self, usage: Usage, row: int | None) -> None:
         if usage.embedded and not _opening.get():  # likewise; a store may embed what it is asked
-            self._undeclare("an embedder or scorer", lambda op: bool(op.resources))
-        frame = self._of(row)
+            self._note_undeclared("an embedder or scorer", lambda op: bool(op.resources))
+        frame = self._row_frame(row)
         with self.run.lock:
-            for limiter, share in frame.shares(usage).items():
+            for limiter, share in frame.divide_usage(usage).items():
                 limiter.charge(share)
-            frame.add(usage, usage)
+            frame.add_usage(usage, usage)
 
-    def shares(self, usage: Usage) -> dict[Limiter, Usage]:
-        """What each budget would bear of a cost; that of a whole batch is split among its rows."""
+    def divide_usage(self, usage: Usage) -> dict[Limiter, Usage]:
+        """Return what each limiter would bear of a cost; a batch's cost is split among its rows."""
         if self.rows is None:
             return dict.fromkeys(self.limiters, usage)
-        found: dict[Limiter, Usage] = {}
-        for row, part in zip(self.rows, split(usage, len(self.rows)), strict=True):
+        shares: dict[Limiter, Usage] = {}
+        for row, part in zip(self.rows, split_usage(usage, len(self.rows)), strict=True):
             if part != NO_COST:
-                for limiter, share in row.shares(part).items():
-                    found[limiter] = found[limiter] + share if limiter in found else share
-        return found
+                for limiter, share in row.divide_usage(part).items():
+                    shares[limiter] = shares[limiter] + share if limiter in shares else share
+        return shares
 
-    def replied(self, key: Callable[[], bytes | None], ask: Callable[[], T]) -> T:
-        """A reply that the run has kept, which costs nothing now; or asked, once at a time, and kept."""
+    def recall_reply(self, key: Callable[[], bytes | None], ask: Callable[[], T]) -> T:
+        """Return a reply that the run has kept, which costs nothing now; or ask, once at a time, and keep it."""
         replies = self.run.replies
-        if replies is None or self.rows is not None or (known := key()) is None:
+        if replies is None or self.rows is not None or (reply_key := key()) is None:
             return ask()
-        while (entry := replies.get(known)) is None:
-            if replies.claim(known):
+        while (entry := replies.get(reply_key)) is None:
+            if replies.claim(reply_key):
                 try:
-                    before, spared, started = self.logical or NO_COST, self.spared, perf_counter()
-                    found = ask()
-                    took = perf_counter() - started + self.spared - spared
-                    replies.put(known, found, (self.logical or NO_COST) - before, seconds=took)
+                    usage_before, spared_before, started = self.logical or NO_COST, self.spared, perf_counter()
+                    reply = ask()
+                    seconds = perf_counter() - started + self.spared - spared_before
+                    replies.save(reply_key, reply, (self.logical or NO_COST) - usage_before, seconds=seconds)
                 finally:
-                    replies.release(known)
-                return found
-            self.wait(replies, known)
+                    replies.release(reply_key)
+                return reply
+            self.wait(replies, reply_key)
         with self.run.lock:
-            self.add(entry.usage, NO_COST)
+            self.add_usage(entry.usage, NO_COST)
             self.spare(entry.seconds)
         if self.account is not None:
             self.account.cached = True
-        found = entry.value
-        return found
+        reply = entry.value
+        return reply
 
-    def add(self, logical: Usage, spent: Usage) -> None:
-        """Let a cost climb to the root. The caller holds the lock."""
+    def add_usage(self, logical: Usage, paid: Usage) -> None:
+        """Add a cost to all frames up to the root. The caller holds the lock."""
         frame: Frame | None = self
         while frame is not None:
             if frame.rows is not None:
                 n = len(frame.rows)
-                for row, part, real in zip(frame.rows, split(logical, n), split(spent, n), strict=True):
-                    row.add(part, real)
+                for row, part, paid_part in zip(frame.rows, split_usage(logical, n), split_usage(paid, n), strict=True):
+                    row.add_usage(part, paid_part)
                 return
             frame.logical = logical if frame.logical is None else frame.logical + logical
-            frame.spent = spent if frame.spent is None else frame.spent + spent
+            frame.spent = paid if frame.spent is None else frame.spent + paid
             frame = frame.parent
 
     def spare(self, seconds: float) -> None:
-        """Let the time that a kept result took climb to the root; NaN where nobody knows. The caller holds the lock."""
+        """Add the seconds that a kept result took to all frames up to the root; NaN if unknown. The caller holds the
+        lock."""
         frame: Frame | None = self
         while frame is not None:
             if frame.rows is not None:
@@ -515,46 +544,46 @@ class Frame:
             frame = frame.parent
 
     def wait(self, cache: Cache, key: bytes) -> None:
-        """Wait a moment for another thread that computes a key; the step that it spares takes that time already."""
+        """Wait a moment for another thread that computes a key; that time is already in the seconds spared."""
         started = perf_counter()
         cache.wait(key, 0.1)
         with self.run.lock:
             self.spare(started - perf_counter())
         self.check()
 
-    def _of(self, row: int | None) -> Frame:
+    def _row_frame(self, row: int | None) -> Frame:
         return self if row is None or self.rows is None else self.rows[row]
 
     # What a cached step depends on.
 
-    def reach(self, address: Addressed) -> None:
-        if self.keeping and not _opening.get():
-            self._undeclare(address, lambda op: op.declares(address))
+    def record_access(self, address: Addressed) -> None:
+        if self.tracks_access and not _opening.get():
+            self._note_undeclared(address, lambda op: op.declares(address))
 
-    def leave(self) -> None:
-        """Another run begins inside this one, which does not see what is opened there."""
-        self._undeclare("what another run finds inside it", lambda op: False)
+    def leave_run(self) -> None:
+        """Note that another run begins inside this one, which does not see what is opened there."""
+        self._note_undeclared("what another run finds inside it", lambda op: False)
 
-    def reach_all(self, op: Operator[Any, Any]) -> None:
-        """The resources of a step inside this one, which need not open what its result in the cache is made of."""
+    def record_resources(self, op: Operator[Any, Any]) -> None:
+        """Record the resources of a step inside this one: a cached result need not open them."""
         for address in op.resources:
-            self.reach(address)
+            self.record_access(address)
 
-    def _undeclare(self, what: object, declared: Callable[[Operator[Any, Any]], bool]) -> None:
-        """Note, up to the root, which steps that are to be kept do not declare what they depend on."""
+    def _note_undeclared(self, dependency: object, declares: Callable[[Operator[Any, Any]], bool]) -> None:
+        """Note, up to the root, which cached steps do not declare a dependency."""
         frame: Frame | None = self
-        while frame is not None and frame.keeping:
+        while frame is not None and frame.tracks_access:
             if frame.rows is not None:
                 for row in frame.rows:
-                    row._undeclare(what, declared)
+                    row._note_undeclared(dependency, declares)
                 return
-            if frame.op is not None and frame.op.cached and not frame.undeclared and not declared(frame.op):
-                frame.undeclared = what if isinstance(what, str) else f"{what!r:.80}"
+            if frame.op is not None and frame.op.cached and not frame.undeclared_access and not declares(frame.op):
+                frame.undeclared_access = dependency if isinstance(dependency, str) else f"{dependency!r:.80}"
             frame = frame.parent
 
 
-class Outside(Frame):
-    """What stays where a run was entered that was left in another thread: as without a run."""
+class DetachedFrame(Frame):
+    """Frame where a run was entered that was left in another thread; acts as if there were no run."""
 
     __slots__ = ()
 
@@ -572,12 +601,12 @@ class Outside(Frame):
     def access(self) -> frozenset[str]:
         return frozenset()
 
-    def narrowing(self) -> Filter | None:
+    def run_filter(self) -> Filter | None:
         return None
 
 
-def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:
-    """Stop what runs beside a call that was cancelled or interrupted, and wait for it."""
+def _stop_calls(futures: Sequence[Future[Any]], scope: Scope) -> None:
+    """Stop the calls beside one that was cancelled or interrupted, and wait for them."""
     scope.cancel()
     for future in futures:
         future.cancel()
@@ -586,6 +615,6 @@ def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:
             future.exception()
 
 
-def pool_of(threads: int) -> ThreadPoolExecutor:
-    """The threads beside the caller's own."""
+def make_pool(threads: int) -> ThreadPoolExecutor:
+    """Return a pool of the threads beside the caller's own."""
     return concurrent.ThreadPoolExecutor(threads, thread_name_prefix="spolia")

@@ -1,4 +1,4 @@
-"""What one question took and found: the account of everything that is called while a lane is open."""
+"""Account of one question: what its steps took and found while a lane is open."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from spolia.core.operator import Operator, inside
+from spolia.core.operator import Operator, walk_values
 from spolia.types import Ranking, Usage, Value
-from spolia.types.value import maker
+from spolia.types.value import unchecked_constructor
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepCalls(Value):
-    """How often a step of a flow was called, and what was out of order."""
+    """Count of the calls of one step of a flow, and of what was out of order."""
 
     step: str  # the name of its class, with a number where the flow has several of them: `Reader 2` is the second
     calls: int = 0  # how often it gave something, or failed
@@ -27,31 +27,41 @@ class StepCalls(Value):
 
     @property
     def trials(self) -> int:
-        """The calls that tell whether it works: of a step that asks models, not those that had nothing to ask."""
+        """Return the calls that tell whether the step works: not those of an asking step that had nothing to ask."""
         return self.calls - self.idle if self.asked else self.calls
 
     @property
     def never_worked(self) -> bool:
-        """Whether it was called, and failed on every call that tells whether it works."""
+        """Return whether it was called, and failed on every call that tells whether it works."""
         return 0 < self.trials <= self.failed
 
 
-_step_calls = maker(StepCalls)
+_step_calls = unchecked_constructor(StepCalls)
 _NOTHING = Usage()
 
-CUT_SHORT = frozenset(("budget", "error"))
+UNPLANNED_ENDS = frozenset(("budget", "error"))
 """Why a flow ended that did not plan it; `cap`, `forced` and `exhausted` are ends that are written in the flow."""
 
 
 class Lane:
-    """The account of one question; `Run.lane` opens it.
+    """Account of one question; `Run.lane` opens it.
 
     A retrieval is a step that made a ranking of a query, without another such step inside it: what a flow is composed
     of tells, not what the steps are called. Simultaneous ones are in the order in which they ended.
     """
 
     __slots__ = (
-        "_frame", "_sums", "cached", "calls", "ends", "interrupted", "number", "reasons", "retrievals", "shares", "why",
+        "_frame",
+        "_sums",
+        "cached",
+        "calls",
+        "ends",
+        "failure_reason",
+        "interrupted",
+        "number",
+        "reasons",
+        "retrievals",
+        "shares",
     )  # fmt: skip
 
     def __init__(self, shares: bool = True) -> None:
@@ -59,7 +69,7 @@ class Lane:
         self.retrievals: list[Ranking] = []  # what each call of a retriever found, in order
         self.cached = False  # a step's result was taken from the cache
         self.interrupted = False  # a step failed for a reason that may pass: tomorrow it may be different
-        self.why = ""  # what the first step that failed said
+        self.failure_reason = ""  # what the first step that failed said
         self.number = 0  # of the question's first span in the journal; 0 without one
         # Every call that ended, but those that pass on what failed inside: whether it failed, whether it used a model.
         self.calls: list[tuple[Operator[Any, Any] | None, bool, bool]] = []
@@ -69,65 +79,65 @@ class Lane:
         self._frame: Frame | None = None
         self._sums = (_NOTHING, _NOTHING, 0.0)
 
-    def opened(self, frame: "Frame") -> None:
-        """Everything inside this frame is on the account."""
+    def attach_frame(self, frame: "Frame") -> None:
+        """Count everything inside this frame on the account."""
         self._frame = frame
 
     def close(self) -> None:
-        """Keep what was spent, and let go of the frame, which knows its lane: a cycle would keep all that the question
-        found until the garbage collection."""
+        """Keep the sums and let go of the frame: with it a cycle would hold the question's results until the garbage
+        collection."""
         self._sums = (self.usage, self.spent, self.spared)
         self._frame = None
 
     @property
     def usage(self) -> Usage:
-        """What was needed, results taken from the cache included."""
+        """Return what was needed, results taken from the cache included."""
         return self._sums[0] if self._frame is None else self._frame.logical or _NOTHING
 
     @property
     def spent(self) -> Usage:
-        """What was really spent."""
+        """Return what was really spent."""
         return self._sums[1] if self._frame is None else self._frame.spent or _NOTHING
 
     @property
     def spared(self) -> float:
-        """The seconds that results taken from the cache took when they were computed; NaN if another process did it."""
+        """Return the seconds that cached results took when computed; NaN if another process computed one."""
         return self._sums[2] if self._frame is None else self._frame.spared
 
-    def failed(self, error: Exception | None) -> None:
-        self.why = self.why or (f"{type(error).__name__}: {error}" if error is not None else "")
+    def record_failure(self, error: Exception | None) -> None:
+        self.failure_reason = self.failure_reason or (f"{type(error).__name__}: {error}" if error is not None else "")
         self.interrupted |= getattr(error, "transient", False)
 
     def step_of(self, frame: "Frame") -> "Frame | None":
-        """The innermost step around a frame that is written in the flow, not made by such a step while it runs."""
-        around: list[Frame] = []
-        above: Frame | None = frame
-        while above is not None and above.account is self:
-            if above.op is not None:
-                around.append(above)
-            above = above.parent
-        if not around:
+        """Return the innermost step around a frame that stands in the flow itself, not made by a step while it runs."""
+        ancestors: list[Frame] = []
+        ancestor: Frame | None = frame
+        while ancestor is not None and ancestor.account is self:
+            if ancestor.op is not None:
+                ancestors.append(ancestor)
+            ancestor = ancestor.parent
+        if not ancestors:
             return None
-        written = step_names(around[-1].op)
-        return next(one for one in around if id(one.op) in written)
+        names = step_names(ancestors[-1].op)
+        return next(candidate for candidate in ancestors if id(candidate.op) in names)
 
-    def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
-        """How often each step of a flow was called, in the order in which they are written; only called ones."""
+    def count_calls(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
+        """Count the calls of each step of a flow that was called, in the order of the flow."""
         names = step_names(flow)
         calls: dict[int, list[int]] = {}
-        for op, has_failed, asked in self.calls:
+        for op, has_failed, used_model in self.calls:
             counts = calls.setdefault(id(op), [0, 0, 0, 0])
             counts[0] += 1
             counts[1] += has_failed
-            counts[2] += asked
-            counts[3] += not has_failed and not asked
+            counts[2] += used_model
+            counts[3] += not has_failed and not used_model
         reasons: dict[int, Counter[str]] = {}
         for op, reason, _ in self.reasons:
             reasons.setdefault(id(op), Counter())[reason] += 1
         return tuple(
-            _step_calls(name, *calls[at], tuple(reasons[at].most_common()) if at in reasons else ())
-            for at, name in names.items()
-            if at in calls
+            _step_calls(name, *calls[step_id], tuple(reasons[step_id].most_common()) if step_id in reasons else ())
+            for step_id, name in names.items()
+            if step_id in calls
         )
 
 
@@ -136,38 +146,38 @@ _NAMES: dict[int, tuple[ref[Any], Mapping[int, str]]] = {}
 
 
 def step_names(flow: Any) -> Mapping[int, str]:
-    """The steps of a flow by `id`: the class of each, with a number where several are of one class."""
-    kept, names = _NAMES.get(id(flow), (None, {}))
-    if kept is None or kept() is not flow:
-        at, names = id(flow), _named(flow)
-        _NAMES[at] = ref(flow, lambda _: _NAMES.pop(at, None)), names
+    """Return the steps of a flow by `id`: the class of each, with a number if several are of one class."""
+    reference, names = _NAMES.get(id(flow), (None, {}))
+    if reference is None or reference() is not flow:
+        flow_id, names = id(flow), _number_steps(flow)
+        _NAMES[flow_id] = ref(flow, lambda _: _NAMES.pop(flow_id, None)), names
     return names
 
 
-def _named(flow: Any) -> dict[int, str]:
-    steps = {id(one): type(one).__name__ for one in inside(flow) if isinstance(one, Operator)}
-    times, numbers = Counter(steps.values()), Counter[str]()
-    for at, name in steps.items():
+def _number_steps(flow: Any) -> dict[int, str]:
+    steps = {id(step): type(step).__name__ for step in walk_values(flow) if isinstance(step, Operator)}
+    class_counts, numbers = Counter(steps.values()), Counter[str]()
+    for step_id, name in steps.items():
         numbers[name] += 1
-        steps[at] = f"{name} {numbers[name]}" if times[name] > 1 else name
+        steps[step_id] = f"{name} {numbers[name]}" if class_counts[name] > 1 else name
     return steps
 
 
-def counted_reasons(steps: Iterable[StepCalls]) -> dict[str, dict[str, int]]:
-    """What was out of order, by step and reason, as plain data."""
-    return {one.step: dict(one.reasons) for one in steps if one.reasons}
+def count_reasons(steps: Iterable[StepCalls]) -> dict[str, dict[str, int]]:
+    """Return what was out of order, by step and reason, as plain data."""
+    return {calls.step: dict(calls.reasons) for calls in steps if calls.reasons}
 
 
-def summed(questions: Iterable[tuple[Iterable[StepCalls], int]]) -> tuple[StepCalls, ...]:
-    """Calls of a flow's steps over several questions, each question with its weight."""
-    found: dict[str, StepCalls] = {}
+def sum_calls(questions: Iterable[tuple[Iterable[StepCalls], int]]) -> tuple[StepCalls, ...]:
+    """Add up calls of a flow's steps over several questions, each question with its weight."""
+    sums: dict[str, StepCalls] = {}
     reasons: dict[str, Counter[str]] = {}
     for steps, times in questions:
-        for one in steps:
-            before, told = found.get(one.step, StepCalls(one.step)), reasons.setdefault(one.step, Counter())
+        for calls in steps:
+            previous, counts = sums.get(calls.step, StepCalls(calls.step)), reasons.setdefault(calls.step, Counter())
             names = ("calls", "failed", "asked", "idle")
-            more = {name: getattr(before, name) + times * getattr(one, name) for name in names}
-            found[one.step] = before.but(**more)
-            for reason, n in one.reasons:
-                told[reason] += times * n
-    return tuple(one.but(reasons=tuple(reasons[one.step].most_common())) for one in found.values())
+            changes = {name: getattr(previous, name) + times * getattr(calls, name) for name in names}
+            sums[calls.step] = previous.but(**changes)
+            for reason, n in calls.reasons:
+                counts[reason] += times * n
+    return tuple(calls.but(reasons=tuple(reasons[calls.step].most_common())) for calls in sums.values())

@@ -1,4 +1,4 @@
-"""The run: the one place for everything that surrounds a step.
+"""Run: the one place for everything that surrounds a step.
 
     with Run(principal="ann", budget=Budget(calls=20)) as run:
         answer = flow(Query("Who employed Carsten Olsen?"))
@@ -24,7 +24,7 @@ from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
 from spolia.run.budget import NO_COST, Budget, Limiter
-from spolia.run.frame import Frame, Outside, _opening, pool_of
+from spolia.run.frame import DetachedFrame, Frame, _opening, make_pool
 from spolia.run.lane import Lane
 from spolia.run.recall import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
@@ -43,7 +43,7 @@ _outer: ContextVar[tuple[RunContext | None, ...]] = ContextVar("outer", default=
 
 
 class Run:
-    """Run flows with what surrounds them.
+    """Surroundings in which flows run.
 
     Args:
         principal: who asks; without one only what everybody may see is found.
@@ -71,8 +71,8 @@ class Run:
 
     if not TYPE_CHECKING:  # a checker sees the names themselves
 
-        def __new__(cls, *args: Any, **given: Any) -> Any:
-            refuse_arguments(cls, args, given)
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            refuse_arguments(cls, args, kwargs)
             return object.__new__(cls)
 
     def __init__(
@@ -102,14 +102,14 @@ class Run:
         for name, limit in (("budget", budget), ("per_question", per_question)):
             if limit is not None and not isinstance(limit, (Budget, Limiter)):
                 raise WiringError(f"{name}={limit!r:.80} is no Budget. Write {name}=Budget(calls=100).")
-        for name, kept in (("journal", journal), ("cache", cache), ("replies", replies)):
-            if isinstance(kept, str | Path):
+        for name, storage in (("journal", journal), ("cache", cache), ("replies", replies)):
+            if isinstance(storage, str | Path):
                 raise WiringError(
-                    f"{name}={kept!r} is a path. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
+                    f"{name}={storage!r} is a path. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
                 )
-            if kept is not None and type(kept).__module__ == "builtins":
+            if storage is not None and type(storage).__module__ == "builtins":
                 raise WiringError(
-                    f"{name}={kept!r:.80} is not {name}. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
+                    f"{name}={storage!r:.80} is not {name}. Write with Runs(PATH) as runs, Run({name}=runs.{name}): ..."
                 )
         for name, number in (("threads", threads), ("window", window), ("share", share)):
             if not isinstance(number, int):
@@ -120,7 +120,7 @@ class Run:
         self.per_question, self.journal, self.cache = per_question, journal, cache
         self.keeps_values: bool = getattr(journal, "values", False)
         if journal is not None and self.principals and not self.keeps_values:  # else it is kept with the values
-            journal.asked_by(self.id, self.principals)
+            journal.record_askers(self.id, self.principals)
         self.replies = replies
         self.results = None if share is False else SharedResults(MOST_BYTES if share is True else share)
         self.threads, self.window = max(1, threads), max(1, window)
@@ -141,27 +141,29 @@ class Run:
 
     @staticmethod
     def current() -> "Run | None":
-        """The run that this is inside of.
+        """Return the run that this is inside of.
 
         >>> with Run() as run:
         ...     Run.current() is run
         True
         """
         frame = current_context.get()
-        return frame.run if isinstance(frame, Frame) and not isinstance(frame, Outside) else None
+        return frame.run if isinstance(frame, Frame) and not isinstance(frame, DetachedFrame) else None
 
     # Running.
 
     def __enter__(self) -> Self:
         _outer.set((*_outer.get(), current_context.get()))
-        _leave()
-        current_context.set(door := self.root.aside(self.scope))
+        _leave_outer_run()
+        current_context.set(door := self.root.fork(self.scope))
         with self.lock:
             self._entered += 1
             self._doors.append(door)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         door = current_context.get()
         if door in self._doors and (outer := _outer.get()):
             _outer.set(outer[:-1])
@@ -169,10 +171,10 @@ class Run:
         with self.lock:
             self._entered -= 1
             last = not self._entered
-            self._doors = [one for one in self._doors if one is not door]
+            self._doors = [frame for frame in self._doors if frame is not door]
             if last:
-                for left in self._doors:  # where it was entered, and not left
-                    left.__class__ = Outside
+                for entry_frame in self._doors:  # where it was entered, and not left
+                    entry_frame.__class__ = DetachedFrame
                 self._doors = []
         interrupts = isinstance(error, KeyboardInterrupt | SystemExit)
         if interrupts or (last and error is not None and not isinstance(error, Exception)):
@@ -182,12 +184,12 @@ class Run:
 
     def __call__(self, flow: Operator[A, B], value: A) -> B:
         """Run a flow on one value."""
-        with self._inside():
+        with self._enter_root():
             return flow(value)
 
     def batch(self, flow: Operator[A, B], values: Sequence[A]) -> list[B | Failure]:
         """Run a flow on many values; a failed one becomes a `Failure`."""
-        with self._inside():
+        with self._enter_root():
             return flow.batch(values)
 
     @contextmanager
@@ -207,8 +209,8 @@ class Run:
         (['nowhere'], 0)
         """
         account = Lane(shares)
-        _leave()
-        token = current_context.set(self.root.opened(account))
+        _leave_outer_run()
+        token = current_context.set(self.root.open_account(account))
         try:
             yield account
         finally:
@@ -216,24 +218,24 @@ class Run:
             account.close()
 
     @contextmanager
-    def limited(self, budget: Budget, where: str, spent: Usage = NO_COST) -> Iterator[Limiter]:
+    def limited(self, budget: Budget, label: str, usage_before: Usage = NO_COST) -> Iterator[Limiter]:
         """Limit what lanes inside may spend, beside the budget of the run.
 
         Args:
-            where: what the budget is of, in words.
-            spent: what it has borne before.
+            label: what the budget is of, in words.
+            usage_before: what it has borne before.
         """
-        limiter = Limiter(budget, where)
-        limiter.spent = spent
+        limiter = Limiter(budget, label)
+        limiter.spent = usage_before
         self.root.limiters += (limiter,)
         try:
             yield limiter
         finally:
-            self.root.limiters = tuple(one for one in self.root.limiters if one is not limiter)
+            self.root.limiters = tuple(active for active in self.root.limiters if active is not limiter)
 
     def stream(self, flow: Operator[A, B], value: A) -> Iterator[Began | Emitted | Retracted | Done[B]]:
         """Run a flow and yield what happens, `Done` last."""
-        _leave()
+        _leave_outer_run()
         return self.root.stream(flow, value)
 
     async def acall(self, flow: Operator[A, B], value: A) -> B:
@@ -261,9 +263,9 @@ class Run:
             pool.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
-    def _inside(self) -> Iterator[None]:
+    def _enter_root(self) -> Iterator[None]:
         """Surround what is called inside, and nothing after it."""
-        _leave()
+        _leave_outer_run()
         token = current_context.set(self.root)
         try:
             yield
@@ -274,16 +276,16 @@ class Run:
 
     @property
     def usage(self) -> Usage:
-        """What the flows needed, results taken from the cache included."""
+        """Return what the flows needed, results taken from the cache included."""
         return self.root.logical or Usage()
 
     @property
     def spent(self) -> Usage:
-        """What was really spent."""
+        """Return what was really spent."""
         return self.root.spent or Usage()
 
     def counts(self) -> dict[str, int]:
-        """How often operators really ran, by type id; what was shared or came from the cache did not run.
+        """Count how often operators really ran, by type id; shared and cached results did not run.
 
         >>> from spolia.core.function import step
         >>> @step
@@ -294,39 +296,39 @@ class Run:
         >>> [count for name, count in run.counts().items() if name.endswith("double")]
         [2]
         """
-        found: Counter[str] = Counter()
+        counts_by_type: Counter[str] = Counter()
         with self.lock:
             for cls, numbers in list(self.executed.items()):  # to look takes a number too
                 looks = self._looks.get(cls, 0)
-                found[cls.type_id()] += next(numbers) - looks
+                counts_by_type[cls.type_id()] += next(numbers) - looks
                 self._looks[cls] = looks + 1
-        return dict(found)
+        return dict(counts_by_type)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the budget of the whole run has refused a call: later results are worse than without it."""
+        """Return whether the budget of the whole run has refused a call: later results are worse than without it."""
         return bool(self.refusal)
 
     @property
     def refusal(self) -> str:
-        """Why the budget of the whole run refused the first call that it did not allow; empty while it allowed all."""
-        return next((limiter.refused for limiter in self.root.limiters if limiter.refused), "")
+        """Return why the budget of the whole run refused its first call; empty while it allowed all."""
+        return next((limiter.first_refusal for limiter in self.root.limiters if limiter.first_refusal), "")
 
     # What frames ask for.
 
     def pool(self) -> "ThreadPoolExecutor | None":
-        """The threads beside the caller's; none when the caller's is the only one."""
+        """Return the threads beside the caller's; None if the caller's is the only one."""
         return None if self.threads == 1 else self.workers()
 
     def workers(self) -> "ThreadPoolExecutor":
-        """The threads beside the caller's, one at least: who awaits does not work."""
+        """Return the threads beside the caller's, at least one: a caller that awaits does not work."""
         if (pool := self._pool) is None:
             with self.lock:
-                pool = self._pool = self._pool or pool_of(max(1, self.threads - 1))
+                pool = self._pool = self._pool or make_pool(max(1, self.threads - 1))
         return pool
 
     def pinned(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:
-        """What was opened first under a key in this run, as long as it serves."""
+        """Return what was opened first under a key in this run, as long as it serves."""
         with self.lock:
             if key in self._pins and serves(self._pins[key]):
                 return self._pins[key]  # type: ignore[no-any-return]
@@ -337,16 +339,16 @@ class Run:
                 return self._pins[key]  # type: ignore[no-any-return]
             token = _opening.set(opening | {key})
             try:
-                found = self._pins[key] = open()
+                value = self._pins[key] = open()
             finally:
                 _opening.reset(token)
-            return found
+            return value
 
 
-def _leave() -> None:
-    """Tell the run that is left, if there is one, that it does not see what comes."""
+def _leave_outer_run() -> None:
+    """Tell the surrounding run, if there is one, that it does not see what comes."""
     if isinstance(context := current_context.get(), Frame):
-        context.leave()
+        context.leave_run()
 
 
 Run.__signature__ = signature(partial(Run.__init__, None))  # type: ignore[attr-defined, arg-type]  # for `help`

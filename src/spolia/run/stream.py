@@ -20,7 +20,7 @@ PATIENCE_S = 5.0
 
 
 class Scope:
-    """What is stopped together; stopping one stops those inside it and closes what they wait for."""
+    """Group of work that is stopped together; stopping it stops inner scopes and closes what they wait for."""
 
     __slots__ = ("_closers", "_inner", "_lock", "stopped")
 
@@ -34,7 +34,7 @@ class Scope:
 
     @property
     def inner(self) -> tuple[Scope, ...]:
-        """The scopes inside that have not been stopped."""
+        """Return the scopes inside that have not been stopped."""
         return tuple(scope for scope in self._inner if not scope.stopped)
 
     def adopt(self, inner: Scope) -> None:
@@ -56,7 +56,7 @@ class Scope:
             _close(close)
 
     def remove(self, close: Callable[[], None]) -> None:
-        """What it closed has ended."""
+        """Forget a `close` whose resource has ended."""
         with self._lock:
             if close in self._closers:
                 self._closers.remove(close)
@@ -74,7 +74,7 @@ class Scope:
 
 
 def _close(close: Callable[[], None]) -> None:
-    """Close what waits. One that cannot be closed must not keep the others open."""
+    """Close a waiting resource. One that cannot be closed must not keep the others open."""
     try:
         close()
     except Exception:
@@ -82,7 +82,7 @@ def _close(close: Callable[[], None]) -> None:
 
 
 class Sink:
-    """A bounded queue of events, so that a slow reader slows the flow. `wake` is called once, after the next event."""
+    """Bounded queue of events, so that a slow reader slows the flow. `wake` is called once, after the next event."""
 
     __slots__ = ("_queue", "closed", "size", "wake")
 
@@ -91,8 +91,8 @@ class Sink:
         self.size, self.closed = size, False
         self.wake: Callable[[], None] | None = None
 
-    def put(self, event: Any) -> None:
-        """Wait for room; give up when nobody reads any more."""
+    def send(self, event: Any) -> None:
+        """Queue an event; wait for room, and give up when nobody reads any more."""
         wait_s = 0.001
         while self._queue.qsize() >= self.size and not self.closed:
             time.sleep(wait_s)
@@ -105,48 +105,48 @@ class Sink:
             wake()
 
     def get(self) -> Any:
-        """The next event."""
+        """Return the next event."""
         return self._queue.get()
 
     def ready(self) -> list[Any]:
-        """The events that are there."""
+        """Return the events that are there."""
         return [self._queue.get() for _ in range(self._queue.qsize())]
 
     def close(self) -> None:
-        """Nobody reads any more: a waiting writer goes on."""
+        """Stop queuing: nobody reads any more, and a waiting writer goes on."""
         self.closed = True
 
 
-class Raised:
-    """The last event of work that failed."""
+class WorkFailed:
+    """Last event of work that failed."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
-def told(work: Callable[[], Any], sink: Sink) -> None:
-    """Do the work, and put `Done`, or what it raised, last."""
+def run_and_report(work: Callable[[], Any], sink: Sink) -> None:
+    """Do the work, and send `Done`, or what it raised, last."""
     try:
-        sink.put(Done(work()))
+        sink.send(Done(work()))
     except BaseException as error:
-        sink.put(Raised(error))
+        sink.send(WorkFailed(error))
 
 
-def in_thread(run: Callable[[], None]) -> threading.Thread:
-    """A thread of its own."""
+def start_thread(run: Callable[[], None]) -> threading.Thread:
+    """Start a thread of its own."""
     thread = threading.Thread(target=run, name="spolia-stream", daemon=True)
     thread.start()
     return thread
 
 
-def streamed(frame: Frame, work: Callable[[Frame], Any], context: Context) -> Iterator[Event]:
+def stream_events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> Iterator[Event]:
     """Run `work` in a thread and yield its events, `Done` last, to any thread; closing stops the work."""
     scope, sink = Scope(frame.scope), Sink()
-    thread = in_thread(partial(context.run, told, lambda: work(frame.aside(scope, sink)), sink))
+    thread = start_thread(partial(context.run, run_and_report, lambda: work(frame.fork(scope, sink)), sink))
     try:
         while True:
             event = sink.get()
-            if isinstance(event, Raised):
+            if isinstance(event, WorkFailed):
                 raise event.error
             yield event
             if isinstance(event, Done):

@@ -1,4 +1,4 @@
-"""The whole API of a server."""
+"""Whole API of a server."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from spolia.server.document_routes import add_document_routes
 from spolia.server.error_replies import error_response
 from spolia.server.json_reply import JsonReply
 from spolia.server.keys import ApiKeys
-from spolia.server.mcp_tools import mcp_application, mcp_server
+from spolia.server.mcp_tools import build_mcp_application, build_mcp_server
 from spolia.server.model_routes import add_model_routes
 from spolia.server.reply_schemas import ErrorReply
-from spolia.server.request_checks import OPEN, FixedPaths, JsonRoute, RequestChecks, RequestMetrics
+from spolia.server.request_checks import OPEN_PATHS, FixedPaths, JsonRoute, RequestChecks, RequestMetrics
 from spolia.server.run_routes import add_run_routes
 from spolia.server.service import JobCounts, Service
-from spolia.services.documents import Documents, publishing
+from spolia.services.documents import Documents, run_publisher
 
 DESCRIPTION = "Answers with citations from your documents. Errors have OpenAI's form."
 
 
 class Application(FastAPI):
-    """FastAPI's routes and description. `entry` takes each request, instead of FastAPI's middleware (telemetry, body
-    limit, error handlers, exit stack), which takes an eighth of the CPU time of a request."""
+    """FastAPI application whose requests go to `entry` instead of FastAPI's middleware (telemetry, body limit, error
+    handlers, exit stack), which takes an eighth of the CPU time of a request."""
 
     entry: ASGIApp
     prefix: str = ""
@@ -53,12 +53,12 @@ class Application(FastAPI):
             schema = super().openapi()
             schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             schema["security"] = [{"key": []}]
-            for path in OPEN:
+            for path in OPEN_PATHS:
                 schema["paths"][path]["get"]["security"] = []
         return super().openapi()
 
 
-def application(
+def build_application(
     service: Service,
     keys: ApiKeys,
     hosts: frozenset[str] = frozenset(),
@@ -67,7 +67,7 @@ def application(
     origins: Sequence[str] = (),
     root_path: str = "",
 ) -> FastAPI:
-    """An ASGI application.
+    """Build the ASGI application of a server.
 
     Args:
         keys: whose holders may ask; every path but `/live` and `/ready` needs one.
@@ -78,13 +78,13 @@ def application(
         root_path: the path below which a proxy has this server, such as /spolia.
     """
 
-    mcp = mcp_server(service, documents)
-    tools = mcp_application(mcp)
+    mcp = build_mcp_server(service, documents)
+    tools = build_mcp_application(mcp)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(service.warm_up())
-        with publishing(documents):
+        with run_publisher(documents):
             async with mcp.session_manager.run():
                 yield
         warming.cancel()
@@ -108,17 +108,17 @@ def application(
     def ask_store() -> None:
         service.corpus.latest().sources([])
         if documents is not None:
-            documents.queue.look([1])
+            documents.queue.find_jobs([1])
 
     @app.get("/live", response_model=dict[str, bool])
     async def live() -> Response:
-        """Whether the process answers."""
+        """Return whether the process answers."""
         return JsonReply({"live": True})
 
     @app.get("/ready", response_model=dict[str, bool])
     async def ready() -> Response:
-        """Whether every flow has run once, so that no question waits for what is built or loaded first, and the store
-        can be asked now."""
+        """Return whether every flow has run once, so that no question waits for a build or a load, and the store
+        answers."""
         if service.unready:
             return error_response(503, service.unready, "not_ready")
         try:
@@ -130,9 +130,9 @@ def application(
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counts of requests, answers, models, cached results, documents and callbacks, for Prometheus."""
-        found = await run_in_threadpool(generate_latest, service.metrics.registry)
-        return Response(found, media_type=CONTENT_TYPE_LATEST)
+        """Count requests, answers, models, cached results, documents and callbacks, for Prometheus."""
+        text = await run_in_threadpool(generate_latest, service.metrics.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     checked = RequestChecks(FixedPaths(app.router), keys=keys, hosts=hosts, ledger=service.ledger)
     app.entry = RequestMetrics(checked, metrics=service.metrics, audit=audit)
@@ -141,5 +141,5 @@ def application(
             app.entry, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=["Retry-After"]
         )
     if service.telemetry is not None:
-        app.entry = service.telemetry.within(app.entry)
+        app.entry = service.telemetry.wrap_application(app.entry)
     return app

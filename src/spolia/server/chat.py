@@ -26,9 +26,9 @@ from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query
 
 DONE = b"data: [DONE]\n\n"
-MARK = "\0 text"
+TEXT_PLACEHOLDER = "\0 text"
 """In the place of a text; no name of a flow has it."""
-CUT = ("cap", "budget")
+INCOMPLETE_REASONS = ("cap", "budget")
 """Reasons of an answer that may be incomplete: OpenAI's `length`."""
 WITHOUT_EFFECT = (
     "temperature", "top_p", "presence_penalty", "frequency_penalty", "max_tokens", "max_completion_tokens",
@@ -64,13 +64,17 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
     def refuse_other_parts(self) -> None:
-        other = [part.type for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
-        if other:
-            raise UnsupportedParameter(f"A question is text; {other[0]!r:.40} is not read. Leave it out.", "messages")
+        other_types = (
+            [part.type for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
+        )
+        if other_types:
+            raise UnsupportedParameter(
+                f"A question is text; {other_types[0]!r:.40} is not read. Leave it out.", "messages"
+            )
 
 
 class StreamOptions(BaseModel):
-    """`include_usage`: a last chunk with the tokens."""
+    """Options of a stream. `include_usage`: send a last chunk with the tokens."""
 
     include_usage: bool = False
 
@@ -110,15 +114,17 @@ class ChatRequest(BaseModel):
 
     @property
     def without_effect(self) -> list[str]:
-        """The parameters of the request that the flow decides itself."""
-        given = self.model_dump(exclude_none=True, include=set(WITHOUT_EFFECT)) | (self.model_extra or {})
-        return [name for name in WITHOUT_EFFECT if given.get(name) is not None]
+        """Return the parameters of the request that the flow decides itself."""
+        values = self.model_dump(exclude_none=True, include=set(WITHOUT_EFFECT)) | (self.model_extra or {})
+        return [name for name in WITHOUT_EFFECT if values.get(name) is not None]
 
     @property
     def query(self) -> Query:
-        """The question, with the messages before it that have a text."""
-        *before, last = ((one.role, one.text) for one in self.messages if one.role in ("user", "assistant"))
-        return Query(last[1], history=tuple(Message(role, text) for role, text in before if text.strip()))
+        """Return the question, with the earlier messages that have a text as its history."""
+        *history, last = (
+            (message.role, message.text) for message in self.messages if message.role in ("user", "assistant")
+        )
+        return Query(last[1], history=tuple(Message(role, text) for role, text in history if text.strip()))
 
     @property
     def includes_usage(self) -> bool:
@@ -155,7 +161,7 @@ class ChatAnswerReply(AnswerReply):
 
 
 class ChatReply(TypedDict):
-    """An answer in OpenAI's form, and in `spolia` as `/v1/answer` gives it."""
+    """Answer in OpenAI's form; `spolia` holds the reply of `/v1/answer`."""
 
     id: str
     object: Literal["chat.completion"]
@@ -177,7 +183,7 @@ class ModelReply(TypedDict):
 
 
 class ModelList(TypedDict):
-    """All flows."""
+    """List of all flows as models."""
 
     object: Literal["list"]
     data: list[ModelReply]
@@ -186,80 +192,91 @@ class ModelList(TypedDict):
 def add_chat_routes(app: FastAPI, service: Service) -> None:
     started = int(time.time())
 
-    def model(flow: ServedFlow) -> ModelReply:
-        found: ModelReply = {"id": flow.name, "object": "model", "created": started, "owned_by": "spolia"}
-        if (to := flow.promotion) is None:
-            return found
-        return found | {"created": int(to.promoted), "spolia": alias_reply(to)}
+    def build_model_reply(flow: ServedFlow) -> ModelReply:
+        reply: ModelReply = {"id": flow.name, "object": "model", "created": started, "owned_by": "spolia"}
+        if (promotion := flow.promotion) is None:
+            return reply
+        return reply | {"created": int(promotion.promoted), "spolia": alias_reply(promotion)}
 
     @app.get("/v1/models", response_model=ModelList)
     async def models() -> Response:
-        """The flows that are served."""
-        return JsonReply({"object": "list", "data": [model(one) for one in service.served.values()]})
+        """List the served flows as models."""
+        return JsonReply(
+            {"object": "list", "data": [build_model_reply(flow) for flow in service.served_flows.values()]}
+        )
 
     @app.get("/v1/models/{name}", response_model=ModelReply)
     async def one_model(name: str) -> Response:
-        """One flow."""
-        return JsonReply(model(service.flow(name)))
+        """Return one flow as a model."""
+        return JsonReply(build_model_reply(service.flow(name)))
 
     @app.post("/v1/chat/completions", response_model=ChatReply)
-    async def chat(request: Request, asked: ChatRequest) -> Response:
+    async def chat(request: Request, body: ChatRequest) -> Response:
         """Answer the last message of a chat; with `stream`, as server-sent events."""
-        asked.refuse_unsupported()
-        flow, query, holder = service.flow(asked.model), asked.query, request.scope["holder"]
-        cache = service.request_cache(request.headers, asked.seed)
+        body.refuse_unsupported()
+        flow, query, holder = service.flow(body.model), body.query, request.scope["holder"]
+        cache = service.request_cache(request.headers, body.seed)
         request.scope["flow"] = flow.name
-        if asked.stream:
-            return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, flow, run, asked), cache)
+        if body.stream:
+            return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, flow, run, body), cache)
         with service.run(holder, cache=cache) as run:
 
             def work() -> ChatReply:
                 with run.lane() as lane:
-                    return completed(service, run, lane, flow, asked, flow.answer(query))
+                    return build_chat_reply(service, run, lane, flow, body, flow.answer(query))
 
-            return JsonReply(await service.called(run, work, request.receive))
-
-
-def footnotes(answer: Answer) -> str:
-    """The places of what is cited, as a text after the answer."""
-    return "".join(f"\n\n[{one.marker}] {' '.join(one.place.split())}" for one in answer.citations)
+            return JsonReply(await service.run_in_thread(run, work, request.receive))
 
 
-def usage(lane: Lane) -> UsageReply:
-    sent, written = lane.usage.input_tokens, lane.usage.output_tokens
-    return {"prompt_tokens": sent, "completion_tokens": written, "total_tokens": sent + written}
+def format_footnotes(answer: Answer) -> str:
+    """Return the places of the cited passages, as a text after the answer."""
+    return "".join(f"\n\n[{citation.marker}] {' '.join(citation.place.split())}" for citation in answer.citations)
+
+
+def usage_reply(lane: Lane) -> UsageReply:
+    input_tokens, output_tokens = lane.usage.input_tokens, lane.usage.output_tokens
+    return {
+        "prompt_tokens": input_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
+    }
 
 
 def finish_reason(answer: Answer) -> Literal["stop", "length"]:
-    return "length" if answer.stop_reason in CUT else "stop"
+    return "length" if answer.stop_reason in INCOMPLETE_REASONS else "stop"
 
 
-def completed(
-    service: Service, run: Run, lane: Lane, flow: ServedFlow, asked: ChatRequest, answer: Answer
+def build_chat_reply(
+    service: Service, run: Run, lane: Lane, flow: ServedFlow, body: ChatRequest, answer: Answer
 ) -> ChatReply:
-    reply = cast(ChatAnswerReply, service.reply(flow, run, lane, asked.query, answer))
-    if names := asked.without_effect:
+    reply = cast(ChatAnswerReply, service.reply(flow, run, lane, body.query, answer))
+    if names := body.without_effect:
         reply["without_effect"] = names
-    message: MessageReply = {"role": "assistant", "content": service.shown(answer.text + footnotes(answer))}
+    message: MessageReply = {
+        "role": "assistant",
+        "content": service.client_text(answer.text + format_footnotes(answer)),
+    }
     return {
         "id": f"chatcmpl-{run.id}", "object": "chat.completion", "created": int(time.time()), "model": flow.name,
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(answer)}],
-        "usage": usage(lane), "spolia": reply,
+        "usage": usage_reply(lane), "spolia": reply,
     }  # fmt: skip
 
 
 class ChatEvents:
     """Chunks in OpenAI's form. That form cannot take text back: after a retraction the text begins again below."""
 
-    def __init__(self, service: Service, flow: ServedFlow, run: Run, asked: ChatRequest) -> None:
-        self.service, self.flow, self.asked, self.is_first = service, flow, asked, True
+    def __init__(self, service: Service, flow: ServedFlow, run: Run, body: ChatRequest) -> None:
+        self.service, self.flow, self.body, self.is_first = service, flow, body, True
         self.head: dict[str, Any] = {
             "id": f"chatcmpl-{run.id}", "object": "chat.completion.chunk", "created": int(time.time()),
-            "model": asked.model,
+            "model": body.model,
         }  # fmt: skip
-        if asked.includes_usage:
+        if body.includes_usage:
             self.head["usage"] = None
-        self._before, self._after = self._chunk({"content": MARK}).split(json.dumps(MARK).encode())
+        self._text_prefix, self._text_suffix = self._chunk({"content": TEXT_PLACEHOLDER}).split(
+            json.dumps(TEXT_PLACEHOLDER).encode()
+        )
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
         return event({**self.head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
@@ -268,15 +285,19 @@ class ChatEvents:
         if self.is_first:
             self.is_first = False
             return self._chunk({"role": "assistant", "content": piece})
-        return self._before + json.dumps(piece).encode() + self._after  # as `_chunk`, without what is always the same
+        return (
+            self._text_prefix + json.dumps(piece).encode() + self._text_suffix
+        )  # as `_chunk`, without what is always the same
 
     def retracted(self, characters: int) -> bytes:
         return self._chunk({"content": "\n\n"}, spolia={"retracted": characters})
 
     def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
-        whole = completed(self.service, run, lane, self.flow, self.asked, answer)
-        parts = [self.text(said)] if (said := self.service.shown(footnotes(answer))) else []
-        parts.append(self._chunk({}, finish_reason(answer), spolia=whole["spolia"]))
-        if self.asked.includes_usage:
-            parts.append(event({**self.head, "choices": [], "usage": whole["usage"]}))
+        reply = build_chat_reply(self.service, run, lane, self.flow, self.body, answer)
+        parts = (
+            [self.text(footnote_text)] if (footnote_text := self.service.client_text(format_footnotes(answer))) else []
+        )
+        parts.append(self._chunk({}, finish_reason(answer), spolia=reply["spolia"]))
+        if self.body.includes_usage:
+            parts.append(event({**self.head, "choices": [], "usage": reply["usage"]}))
         return b"".join([*parts, DONE])

@@ -1,4 +1,4 @@
-"""Documents that users send: upload, list, look at, change, delete, and the tasks that do it."""
+"""Routes for documents that users send (upload, list, view, change, delete) and for their tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spolia.server.json_reply import JsonReply
 from spolia.server.keys import KeyHolder
 from spolia.server.reply_schemas import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
-from spolia.services.documents import Documents, SentDocument, Transfer, Upload, in_base, readers_in
+from spolia.services.documents import Documents, SentDocument, Transfer, Upload, check_readers, name_in_base
 from spolia.services.jobs import NEWEST, Job, JobState
 from spolia.services.knowledge_bases import KnowledgeBase, Requester, base_of
 from spolia.services.publisher import Reparse
@@ -39,7 +39,7 @@ Access = Annotated[list[str], Query(description="Who may read it: `*` for everyb
 Paths = Annotated[list[str], Form(description="Paths of files and folders on the server.")]
 PageNumber = Annotated[int, Query(ge=0, le=2**31, description="A page of the document, from 1; 0 for all.")]
 Dpi = Annotated[int, Query(ge=10, le=300, description="Dots per inch.")]
-Before = Annotated[int, Query(ge=1, le=NEWEST, description="The last task of the list before.")]
+BeforeTask = Annotated[int, Query(ge=1, le=NEWEST, description="The last task of the list before.")]
 AfterNumber = Annotated[int, Query(ge=0, le=2**31)]
 DOWNLOAD = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
 """Browsers save what users have sent, and do not show it as a page of this server."""
@@ -86,7 +86,7 @@ class DocumentReply(TypedDict):
 
 
 class GroupReply(TypedDict):
-    """What a node group has of a document. `state`: done, failed or waiting; `reason` says why."""
+    """State of a document in a node group: done, failed or waiting; `reason` says why."""
 
     group: str
     state: str
@@ -120,7 +120,7 @@ Fields = dict[str, str | int | float | None]
 
 
 class PatchRequest(BaseModel):
-    """Fields to change, those with null go; and who may read the document from now on, `*` for everybody."""
+    """Fields to change (null removes one), and the new readers of the document, `*` for everybody."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"metadata": {"year": 2026, "draft": None}}]}
@@ -191,7 +191,7 @@ class DocumentList(TypedDict):
 
 
 def add_document_routes(app: FastAPI, documents: Documents) -> None:
-    async def accepted(work: Callable[[], int]) -> Response:
+    async def reply_accepted(work: Callable[[], int]) -> Response:
         return JsonReply(await run_in_threadpool(lambda: task_reply(documents, work())), 202)
 
     @app.post("/v1/documents", response_model=TaskList, status_code=202)
@@ -201,38 +201,42 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     ) -> Response:  # fmt: skip
         """Add documents, or replace those with their names: a form, with a field `files` for each of up to 1,000, or a
         field `paths` for files and folders of the server, which are named as the folder that it takes files from."""
-        holder, fields = request.scope["holder"], _fields(metadata)
-        by = writer_of(holder)
+        holder, fields = request.scope["holder"], _parse_fields(metadata)
+        requester = require_writer(holder)
         if bool(files) == bool(paths):
             raise QueryError("Send a form with fields `files`, or with fields `paths`.")
 
         def work() -> TaskList:
             if paths:
                 added = documents.folders.files(paths, documents.readers)
-                documents.refuse_names(added, by)  # they are added a hundred at a time
-                how: dict[str, Any] = {"metadata": fields, "callback": callback, "by": by, "key": key}
-                found = {base: readers_of(documents, holder, access, f"{base}/") for base in map(base_of, added)}
-                return _tasks(documents, documents.add_paths(added, access=lambda name: found[base_of(name)], **how))
-            names = [one.filename or "" for one in files]
+                documents.refuse_names(added, requester)  # they are added a hundred at a time
+                options: dict[str, Any] = {"metadata": fields, "callback": callback, "by": requester, "key": key}
+                readers_by_base = {
+                    base: choose_readers(documents, holder, access, f"{base}/") for base in map(base_of, added)
+                }
+                return _load_task_list(
+                    documents, documents.add_paths(added, access=lambda name: readers_by_base[base_of(name)], **options)
+                )
+            names = [file.filename or "" for file in files]
             uploads = [
                 Upload(
                     name,
-                    one.file,
+                    file.file,
                     fields,
-                    readers_of(documents, holder, access, name),
+                    choose_readers(documents, holder, access, name),
                     key and f"{key}|{name}",
                     callback,
                 )
-                for name, one in zip(names, files, strict=True)
+                for name, file in zip(names, files, strict=True)
             ]
-            return _tasks(documents, documents.add_all(uploads, by=by))
+            return _load_task_list(documents, documents.add_all(uploads, requester=requester))
 
         return JsonReply(await run_in_threadpool(work), 202)
 
     @app.get("/v1/documents", response_model=DocumentList)
     async def listed(request: Request, after: str = "", limit: PageLimit = 100) -> Response:
-        """Documents sent to this server that the key's user may read, and those of the key that wait or have failed."""
-        return JsonReply(await run_in_threadpool(listing, documents, request.scope["holder"], after, limit))
+        """List documents sent to this server that the key's user may read, and the key's that wait or have failed."""
+        return JsonReply(await run_in_threadpool(document_list, documents, request.scope["holder"], after, limit))
 
     @app.put("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def add(
@@ -240,56 +244,56 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         callback: Callback = "",
     ) -> Response:  # fmt: skip
         """Add a document, or put it in the place of the one with its name. The body is the file."""
-        holder, fields = request.scope["holder"], _fields(metadata)
-        by = writer_of(holder)
-        await run_in_threadpool(documents.refuse_names, [name], by)  # before the body is read
-        readers = await run_in_threadpool(readers_of, documents, holder, access, name)
-        how: dict[str, Any] = {"metadata": fields, "access": readers}
-        how |= {"by": by, "key": key, "callback": callback}
+        holder, fields = request.scope["holder"], _parse_fields(metadata)
+        requester = require_writer(holder)
+        await run_in_threadpool(documents.refuse_names, [name], requester)  # before the body is read
+        readers = await run_in_threadpool(choose_readers, documents, holder, access, name)
+        options: dict[str, Any] = {"metadata": fields, "access": readers}
+        options |= {"by": requester, "key": key, "callback": callback}
         with SpooledTemporaryFile(MOST_IN_MEMORY) as file:
             upload = UploadFile(cast(BinaryIO, file))  # writes in a thread what is no longer in memory
             async for piece in request.stream():
                 await upload.write(piece)
             await upload.seek(0)
-            return await accepted(lambda: documents.add(name, upload.file, **how))
+            return await reply_accepted(lambda: documents.add(name, upload.file, **options))
 
     @app.post("/v1/documents/reparse", response_model=TaskList, status_code=202)
-    async def reparse(request: Request, asked: ReparseRequest, key: Key = "", callback: Callback = "") -> Response:
+    async def reparse(request: Request, body: ReparseRequest, key: Key = "", callback: Callback = "") -> Response:
         """Make documents again of the bytes that were sent, or their vectors."""
 
         def work() -> TaskList:
-            how: dict[str, Any] = {"by": writer_of(request.scope["holder"]), "key": key, "callback": callback}
-            return _tasks(documents, documents.reparse(asked.names, asked.how, **how))
+            options: dict[str, Any] = {"by": require_writer(request.scope["holder"]), "key": key, "callback": callback}
+            return _load_task_list(documents, documents.reparse(body.names, body.how, **options))
 
         return JsonReply(await run_in_threadpool(work), 202)
 
     @app.post("/v1/documents/transfer", response_model=TaskList, status_code=202)
-    async def transfer(request: Request, asked: TransferRequest, key: Key = "", callback: Callback = "") -> Response:
+    async def transfer(request: Request, body: TransferRequest, key: Key = "", callback: Callback = "") -> Response:
         """Copy or move documents to another knowledge base. A move is two tasks: the old document goes when the new one
         is there."""
 
         def work() -> TaskList:
-            how: dict[str, Any] = {"by": writer_of(request.scope["holder"]), "key": key, "callback": callback}
-            return _tasks(documents, documents.transfer(asked.names, asked.to, asked.how, **how))
+            options: dict[str, Any] = {"by": require_writer(request.scope["holder"]), "key": key, "callback": callback}
+            return _load_task_list(documents, documents.transfer(body.names, body.to, body.how, **options))
 
         return JsonReply(await run_in_threadpool(work), 202)
 
     @app.get("/v1/bases", response_model=BaseList)
     async def bases(request: Request) -> Response:
-        """Knowledge bases that the key's user may add to, or has documents to read in."""
+        """List the knowledge bases that the key's user may add to or can read documents in."""
         return JsonReply({"bases": await run_in_threadpool(base_list, documents, request.scope["holder"])})
 
     @app.put("/v1/bases/{base}", response_model=BaseReply)
-    async def put_base(request: Request, base: str, asked: BaseRequest) -> Response:
+    async def put_base(request: Request, base: str, body: BaseRequest) -> Response:
         """Add a knowledge base, or change your own."""
 
         def work() -> BaseReply:
             holder = request.scope["holder"]
-            by = writer_of(holder)
-            in_base("a document", base)
-            readers = tuple(readers_in(base, _named(asked.access)))
-            documents.put_base(KnowledgeBase(base, asked.description, by.owner, readers), by=by)
-            return next(one for one in base_list(documents, holder) if one["name"] == base)
+            requester = require_writer(holder)
+            name_in_base("a document", base)
+            readers = tuple(check_readers(base, _parse_readers(body.access)))
+            documents.put_base(KnowledgeBase(base, body.description, requester.owner, readers), requester=requester)
+            return next(reply for reply in base_list(documents, holder) if reply["name"] == base)
 
         return JsonReply(await run_in_threadpool(work))
 
@@ -298,24 +302,24 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Delete a knowledge base of your own with all its documents, if all of them are yours."""
 
         def work() -> TaskList:
-            by = writer_of(request.scope["holder"])
-            return _tasks(documents, documents.delete_base(base, by=by, callback=callback))
+            requester = require_writer(request.scope["holder"])
+            return _load_task_list(documents, documents.delete_base(base, requester=requester, callback=callback))
 
         return JsonReply(await run_in_threadpool(work), 202)
 
     @app.patch("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def patch(
-        request: Request, name: str, asked: PatchRequest, key: Key = "", callback: Callback = ""
+        request: Request, name: str, body: PatchRequest, key: Key = "", callback: Callback = ""
     ) -> Response:
         """Change fields and readers of a document; nothing is embedded again."""
-        by = writer_of(request.scope["holder"])
-        if not all(one is None or _is_scalar(one) for one in asked.metadata.values()):
+        requester = require_writer(request.scope["holder"])
+        if not all(value is None or _is_scalar(value) for value in body.metadata.values()):
             raise QueryError(
                 'metadata: Write texts and finite numbers, such as {"year": 2026}; null takes a field away.'
             )
-        readers = None if asked.access is None else _named(asked.access)
-        how: dict[str, Any] = {"by": by, "key": key, "callback": callback}
-        return await accepted(lambda: documents.patch(name, asked.metadata, readers, **how))
+        readers = None if body.access is None else _parse_readers(body.access)
+        options: dict[str, Any] = {"by": requester, "key": key, "callback": callback}
+        return await reply_accepted(lambda: documents.patch(name, body.metadata, readers, **options))
 
     @app.get("/v1/documents/{name:path}/nodes", response_model=NodeList)
     async def nodes(
@@ -326,58 +330,58 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         after: AfterNumber = 0,
         limit: PageLimit = 100,
     ) -> Response:
-        """The nodes of a document in a node group: all, or those on a page; `after` is the number of the last one of
-        the list before."""
+        """List the nodes of a document in a node group: all, or those on a page; `after` is the last number of the
+        previous list."""
 
         def work() -> NodeList:
-            who = request.scope["holder"].principals
-            found = documents.nodes(name, group, who, page=page, after=after, limit=limit)
-            return {"nodes": [_node(one) for one in found]}
+            principals = request.scope["holder"].principals
+            document_nodes = documents.nodes(name, group, principals, page=page, after_number=after, limit=limit)
+            return {"nodes": [_node_reply(node) for node in document_nodes]}
 
         return JsonReply(await run_in_threadpool(work))
 
     @app.get("/v1/documents/{name:path}/original", response_class=Response)
     async def original(request: Request, name: str) -> Response:
-        """The bytes of a document as they were sent."""
+        """Return the bytes of a document as they were sent."""
         data = await run_in_threadpool(documents.original, name, request.scope["holder"].principals)
         return Response(data, headers=DOWNLOAD, media_type="application/octet-stream")
 
     @app.get("/v1/documents/{name:path}/pages/{page}", response_class=Response)
     async def page_image(request: Request, name: str, page: int, dpi: Dpi = 100) -> Response:
-        """A page of a PDF as PNG; a point of a citation's box is dpi / 72 pixels."""
-        who = request.scope["holder"].principals
-        image = await run_in_threadpool(lambda: documents.page_image(name, page, who, dpi=dpi))
+        """Draw a page of a PDF as PNG; a point of a citation's box is dpi / 72 pixels."""
+        principals = request.scope["holder"].principals
+        image = await run_in_threadpool(lambda: documents.page_image(name, page, principals, dpi=dpi))
         return Response(image, headers={"X-Content-Type-Options": "nosniff"}, media_type="image/png")
 
     @app.get("/v1/documents/{name:path}", response_model=DocumentStatusReply)
     async def status(request: Request, name: str) -> Response:
-        """A document with its state in each node group."""
+        """Return a document with its state in each node group."""
         return JsonReply(await run_in_threadpool(status_reply, documents, request.scope["holder"], name))
 
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def delete(request: Request, name: str, key: Key = "", callback: Callback = "") -> Response:
         """Delete a document of the key's user."""
-        by = writer_of(request.scope["holder"])
-        return await accepted(lambda: documents.delete(name, by=by, key=key, callback=callback))
+        requester = require_writer(request.scope["holder"])
+        return await reply_accepted(lambda: documents.delete(name, requester=requester, key=key, callback=callback))
 
     @app.get("/v1/tasks", response_model=TaskList)
     async def tasks(
-        request: Request, state: JobState | None = None, limit: PageLimit = 100, before: Before = NEWEST
+        request: Request, state: JobState | None = None, limit: PageLimit = 100, before: BeforeTask = NEWEST
     ) -> Response:
-        """Changes that the key has asked for, newest first."""
+        """List changes that the key has asked for, newest first."""
 
         def work() -> TaskList:
             owner = request.scope["holder"].name
-            return task_list(documents, documents.queue.jobs(state or "", owner, limit=limit, before=before))
+            return task_list(documents, documents.queue.jobs(state or "", owner, limit=limit, before_id=before))
 
         return JsonReply(await run_in_threadpool(work))
 
     @app.get("/v1/tasks/{task}", response_model=TaskReply)
     async def one_task(request: Request, task: int) -> Response:
-        """A change that the key has asked for."""
+        """Return a change that the key has asked for."""
 
         def work() -> TaskReply:
-            own_task(documents, request.scope["holder"], task)
+            load_own_task(documents, request.scope["holder"], task)
             return task_reply(documents, task)
 
         return JsonReply(await run_in_threadpool(work))
@@ -387,60 +391,73 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Cancel a change that has not begun."""
 
         def work() -> TaskReply:
-            own_task(documents, request.scope["holder"], task)
+            load_own_task(documents, request.scope["holder"], task)
             documents.cancel(task)
             return task_reply(documents, task)
 
         return JsonReply(await run_in_threadpool(work))
 
 
-def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int = 100) -> DocumentList:
-    found = documents.found(holder.principals, after, limit, holder.name)
-    return {"documents": [_document(one) for one in found]}
+def document_list(documents: Documents, holder: KeyHolder, after_name: str = "", limit: int = 100) -> DocumentList:
+    sent_documents = documents.list_documents(holder.principals, after_name, limit, holder.name)
+    return {"documents": [_document_reply(document) for document in sent_documents]}
 
 
 def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
-    """Those that the holder may add to, or has documents to read in."""
+    """List the knowledge bases that the holder may add to or can read documents in."""
     counts = Counter(map(base_of, documents.names(holder.principals)))
-    asker = asker_of(holder)
-    own = {name: one for name, one in documents.bases.all().items() if one.admits(asker) or counts[name]}
-    found: list[BaseReply] = []
-    for name in sorted(own.keys() | counts.keys() - {""}):
-        base = own.get(name, KnowledgeBase(name))
-        is_own = name in own and asker.is_owner(base.owner)
+    requester = requester_of(holder)
+    bases = {
+        name: candidate
+        for name, candidate in documents.bases.all().items()
+        if candidate.admits(requester) or counts[name]
+    }
+    replies: list[BaseReply] = []
+    for name in sorted(bases.keys() | counts.keys() - {""}):
+        base = bases.get(name, KnowledgeBase(name))
+        is_own = name in bases and requester.is_owner(base.owner)
         readers = (list(base.access) or [EVERYBODY]) if is_own else []
-        said = {"description": base.description, "access": readers, "is_own": is_own, "documents": counts[name]}
-        found.append(cast(BaseReply, {"name": name, **said}))
-    return found
+        fields = {"description": base.description, "access": readers, "is_own": is_own, "documents": counts[name]}
+        replies.append(cast(BaseReply, {"name": name, **fields}))
+    return replies
 
 
-def asker_of(holder: KeyHolder) -> Requester:
+def requester_of(holder: KeyHolder) -> Requester:
     return Requester(holder.name, None if holder.admin else holder.principals, holder.principal or holder.name)
 
 
-def writer_of(holder: KeyHolder) -> Requester:
-    """Who asks for a change.
+def require_writer(holder: KeyHolder) -> Requester:
+    """Return the requester behind a key that may change documents.
 
     Raises:
         NotAllowed: the key may not make any.
     """
     if not holder.writes:
         raise NotAllowed("This key may not change documents. Make one that may: spolia keys NAME --write.")
-    return asker_of(holder)
+    return requester_of(holder)
 
 
 def status_reply(documents: Documents, holder: KeyHolder, name: str) -> DocumentStatusReply:
-    found = documents.status(name, holder.principals, holder.name)
-    groups: list[GroupReply] = [{"group": one.group, "state": one.state, "reason": one.reason} for one in found.groups]
-    return {**_document(found.document), "groups": groups}
+    status = documents.status(name, holder.principals, holder.name)
+    groups: list[GroupReply] = [
+        {"group": group_status.group, "state": group_status.state, "reason": group_status.reason}
+        for group_status in status.groups
+    ]
+    return {**_document_reply(status.document), "groups": groups}
 
 
-def _document(one: SentDocument) -> DocumentReply:
-    fields = dict(one.meta)
-    return {"name": one.name, "title": one.title, "metadata": fields, "state": one.state, "reason": one.reason}
+def _document_reply(document: SentDocument) -> DocumentReply:
+    fields = dict(document.meta)
+    return {
+        "name": document.name,
+        "title": document.title,
+        "metadata": fields,
+        "state": document.state,
+        "reason": document.reason,
+    }
 
 
-def _node(node: Node) -> NodeReply:
+def _node_reply(node: Node) -> NodeReply:
     span = cast(SpanReply, node.span.json()) if node.span is not None else None
     return {
         "node": node.id, "number": node.number, "place": node.place, "span": span, "text": node.text,
@@ -448,18 +465,18 @@ def _node(node: Node) -> NodeReply:
     }  # fmt: skip
 
 
-def _named(readers: list[str]) -> list[str]:
-    """The readers that a request names, as the store lists them: nobody for everybody."""
+def _parse_readers(readers: list[str]) -> list[str]:
+    """Return the readers that a request names; an empty list means everybody."""
     if not readers:
         raise QueryError(f'access: Name who may read it, or write ["{EVERYBODY}"] for everybody.')
     return [] if EVERYBODY in readers else readers
 
 
-def readers_of(documents: Documents, holder: KeyHolder, said: list[str], name: str) -> list[str]:
-    """Who may read a new document: who is named; else whom its knowledge base names; else the key's user, or everybody
-    where the key has none."""
-    if said:
-        return _named(said)
+def choose_readers(documents: Documents, holder: KeyHolder, requested: list[str], name: str) -> list[str]:
+    """Return the readers of a new document: the named ones; else those of its knowledge base; else the key's user, or
+    everybody if the key has none."""
+    if requested:
+        return _parse_readers(requested)
     base = documents.bases.all().get(base_of(name))
     if base is not None and base.access:
         return list(base.access)
@@ -467,37 +484,40 @@ def readers_of(documents: Documents, holder: KeyHolder, said: list[str], name: s
 
 
 def task_reply(documents: Documents, task: int) -> TaskReply:
-    return _tasks(documents, [task])["tasks"][0]
+    return _load_task_list(documents, [task])["tasks"][0]
 
 
-def _tasks(documents: Documents, tasks: list[int]) -> TaskList:
-    return task_list(documents, documents.queue.look(tasks))
+def _load_task_list(documents: Documents, tasks: list[int]) -> TaskList:
+    return task_list(documents, documents.queue.find_jobs(tasks))
 
 
 def task_list(documents: Documents, jobs: Sequence[Job]) -> TaskList:
-    called = documents.queue.deliveries(jobs)
-    callbacks = {id: {"state": one.state, "attempts": one.attempts, "reason": one.reason} for id, one in called.items()}
-    return {"tasks": [cast(TaskReply, {**task_data(one), "callback": callbacks.get(one.id)}) for one in jobs]}
+    deliveries = documents.queue.deliveries(jobs)
+    callbacks = {
+        id: {"state": entry.state, "attempts": entry.attempts, "reason": entry.reason}
+        for id, entry in deliveries.items()
+    }
+    return {"tasks": [cast(TaskReply, {**task_data(entry), "callback": callbacks.get(entry.id)}) for entry in jobs]}
 
 
-def own_task(documents: Documents, holder: KeyHolder, task: int) -> Job:
+def load_own_task(documents: Documents, holder: KeyHolder, task: int) -> Job:
     if (job := documents.queue.job(task)) is None or job.owner != holder.name:
         raise NotFound(f"No task {task} of this key. `GET /v1/tasks` lists them.")
     return job
 
 
-def _fields(text: str) -> dict[str, Scalar]:
+def _parse_fields(text: str) -> dict[str, Scalar]:
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not all(map(_is_scalar, found.values())):
+        parsed = None
+    if not isinstance(parsed, dict) or not all(map(_is_scalar, parsed.values())):
         raise QueryError('metadata: Write a JSON object of texts and numbers, such as {"year": 2026}.')
-    return found
+    return parsed
 
 
 def _is_scalar(value: object) -> bool:
-    """Whether the store has it as a text or a number; Python also reads `NaN`, and 1e999 as infinite."""
+    """Return whether the store can hold a value as a text or a number; Python also reads `NaN`, and 1e999 as infinite."""
     if isinstance(value, int):
         return abs(value) < 2**63
     return isinstance(value, str) or (isinstance(value, float) and abs(value) <= sys.float_info.max)

@@ -60,34 +60,34 @@ def error_response(
     status: int, message: str, code: str = "", *, param: str | None = None, after_s: float = 0.0,
     headers: Mapping[str, str] | None = None,
 ) -> Response:  # fmt: skip
-    """An error; with the seconds after which another attempt may succeed, for 429 and 503."""
-    given = dict(headers or {})
+    """Return an error; for 429 and 503 with the seconds after which another attempt may succeed."""
+    reply_headers = dict(headers or {})
     if status in (429, 503):
-        given["Retry-After"] = str(max(1, math.ceil(after_s)))
-    return JsonReply(error_object(status, message, code, param), status, given)
+        reply_headers["Retry-After"] = str(max(1, math.ceil(after_s)))
+    return JsonReply(error_object(status, message, code, param), status, reply_headers)
 
 
 def cause_of(error: Exception) -> Exception:
-    """The error that clients see: the first of its causes that may pass, such as a model that every arm of a branch
-    needs; else the error itself."""
+    """Return the error that clients see: the first transient one among its causes, such as a model that every arm of a
+    branch needs; else the error itself."""
     cause: BaseException | None = error
     while cause is not None and not getattr(cause, "transient", False):
         cause = cause.__cause__
     return cause if isinstance(cause, Exception) else error
 
 
-def told(error: Exception) -> tuple[int, str, str]:
-    """Status, message and code of what a flow raised. What is wrong on the server's side stays there, in the trace."""
+def classify_error(error: Exception) -> tuple[int, str, str]:
+    """Return the status, message and code of a flow's error. Details of a server-side error stay in the trace."""
     error = cause_of(error)
     if isinstance(error, StoreError) and lacks_files(error):  # whatever the store made of it
         error = StoreUnavailable("Too many open files.")
     for kind, status, code in STATUS:
         if isinstance(error, kind):
-            return status, str(error) if status < 500 else f"{kind.__name__}: {SAID[code]}", code
+            return status, str(error) if status < 500 else f"{kind.__name__}: {SERVER_MESSAGES[code]}", code
     return 500, "The flow failed. Its trace says where: spolia trace last.", "flow_failed"
 
 
-SAID = {
+SERVER_MESSAGES = {
     "server_stopping": "the server is stopping. Ask again.",
     "store_busy": "another process is writing to the store. Ask again.",
     "store_unavailable": "the store cannot be reached or written. Ask again.",
@@ -99,22 +99,21 @@ SAID = {
 }
 
 
-async def refused_flow(request: Request, error: Exception) -> Response:
-    return refusal(error)
+async def reply_to_flow_error(request: Request, error: Exception) -> Response:
+    return flow_error_response(error)
 
 
-def refusal(error: Exception) -> Response:
-    """The response to what a flow raised."""
-    status, message, code = told(error)
+def flow_error_response(error: Exception) -> Response:
+    """Return the response to an error of a flow; log it if the server is at fault."""
+    status, message, code = classify_error(error)
     if status >= 500:
         logging.getLogger("spolia.server").warning("%s: %s", type(error).__name__, error)
     param, after_s = getattr(error, "param", None), getattr(cause_of(error), "after_s", 0.0)
     return error_response(status, message, code, param=param, after_s=after_s)
 
 
-async def refused_request(request: Request, error: Exception) -> Response:
-    """What is wrong with a request, by the name of its field; of what may be of several kinds, of the kind that fits
-    best."""
+async def reply_to_invalid_request(request: Request, error: Exception) -> Response:
+    """Return the first problem of an invalid request, by its field; of a union, the problem of the kind that fits best."""
     assert isinstance(error, RequestValidationError)
     first = max(error.errors(), key=lambda one: len(one["loc"]))
     kind = request.headers.get("content-type", "")
@@ -122,47 +121,47 @@ async def refused_request(request: Request, error: Exception) -> Response:
         return error_response(
             400, f"The body is {kind or 'of no type'}, not JSON. Send the header Content-Type: application/json."
         )
-    param = ".".join(str(one) for one in first["loc"][1:])
+    param = ".".join(str(item) for item in first["loc"][1:])
     return error_response(400, f"{param}: {first['msg']}." if param else f"{first['msg']}.", param=param or None)
 
 
-async def refused_route(request: Request, error: Exception) -> Response:
+async def reply_to_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if is_full(error.__cause__):  # of a form that is written down as it comes
-        return refusal(StoreUnavailable("The disk is full."))
+        return flow_error_response(StoreUnavailable("The disk is full."))
     return error_response(
         error.status_code, f"{request.method} {request.url.path}: {error.detail.rstrip('.')}.", headers=error.headers
     )
 
 
-async def failed(request: Request, error: Exception) -> Response:
+async def reply_to_fault(request: Request, error: Exception) -> Response:
     logging.getLogger("spolia.server").error("%s %s", request.method, request.url.path, exc_info=error)
     return error_response(500, "A fault of the server. See its log.")
 
 
-async def unwritten(request: Request, error: Exception) -> Response:
+async def reply_to_os_error(request: Request, error: Exception) -> Response:
     if is_full(error) or lacks_files(error):
-        return refusal(StoreUnavailable(str(error)))
+        return flow_error_response(StoreUnavailable(str(error)))
     raise error
 
 
-async def left(request: Request, error: Exception) -> Response:
+async def reply_to_client_left(request: Request, error: Exception) -> Response:
     return Response(status_code=499)
 
 
 HANDLERS: dict[type, Any] = {
-    SpoliaError: refused_flow,
-    RequestValidationError: refused_request,
-    HTTPException: refused_route,
-    ClientLeft: left,
-    ClientDisconnect: left,
-    OSError: unwritten,
-    Exception: failed,
+    SpoliaError: reply_to_flow_error,
+    RequestValidationError: reply_to_invalid_request,
+    HTTPException: reply_to_http_error,
+    ClientLeft: reply_to_client_left,
+    ClientDisconnect: reply_to_client_left,
+    OSError: reply_to_os_error,
+    Exception: reply_to_fault,
 }
 
 
 async def reply_to(scope: Scope, error: Exception) -> Response:
-    """The response to what a request raised."""
+    """Return the response to an exception of a request."""
     handler = next(HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS)
     response: Response = await handler(Request(scope), error)
     return response

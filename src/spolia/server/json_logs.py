@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line: time, level, logger, message; of a request also its fields, of an exception its trace.
+    """Formatter of a record as one line of JSON: time, level, logger, message; also the fields of a request and the
+    trace of an exception.
 
     >>> record = logging.LogRecord("spolia.server", logging.WARNING, "", 0, "%s waits", ("a.md",), None)
     >>> line = json.loads(JsonFormatter().format(record))

@@ -1,5 +1,4 @@
-"""Keys: who asks, and how much: requests in a minute, and requests, tokens and money in a day. Of a key only its
-SHA-256 is kept."""
+"""Keys and their limits: requests a minute, and requests, tokens and money a day. Only the SHA-256 of a key is stored."""
 
 from __future__ import annotations
 
@@ -66,14 +65,14 @@ class Quota:
         self.left = self.per_minute
 
     def wait(self, now: float) -> float:
-        """Seconds until a request is allowed; 0 for now, and then it counts."""
+        """Return the seconds until a request is allowed; 0 if it is allowed now, and then it counts."""
         if not self.per_minute:
             return 0.0
-        each = 60 / self.per_minute
-        self.left = min(self.per_minute, self.left + (now - self.started) / each)
+        interval_s = 60 / self.per_minute
+        self.left = min(self.per_minute, self.left + (now - self.started) / interval_s)
         self.started = now
         if self.left < 1:
-            return (1 - self.left) * each
+            return (1 - self.left) * interval_s
         self.left -= 1
         return 0.0
 
@@ -90,14 +89,14 @@ class DailyQuota(Value):
     def is_limited(self) -> bool:
         return bool(self.requests or self.tokens or self.usd)
 
-    def spent(self, requests: int, tokens: int, usd: float) -> str:
-        """Which limit is reached, in words; empty for none."""
+    def reached_limit(self, requests: int, tokens: int, usd: float) -> str:
+        """Return the limit that is reached, in words; empty for none."""
         used = ((self.requests, requests, "requests"), (self.tokens, tokens, "tokens"), (self.usd, usd, "US dollars"))
-        return next((f"{limit:,} {what}" for limit, found, what in used if limit and found >= limit), "")
+        return next((f"{limit:,} {unit}" for limit, amount, unit in used if limit and amount >= limit), "")
 
 
 class UsageLedger:
-    """What each key has used today, in a file, so that it counts after a restart and for all servers of a store.
+    """Ledger of what each key has used today, in a file: it survives a restart and counts for all servers of a store.
 
     >>> import tempfile
     >>> from spolia.types import Usage
@@ -120,16 +119,16 @@ class UsageLedger:
             "CREATE TABLE IF NOT EXISTS usage (key TEXT, day INTEGER, requests INTEGER, tokens INTEGER, usd REAL, "
             "PRIMARY KEY (key, day)) WITHOUT ROWID"
         )
-        with self.alone():
+        with self.lock():
             guard(self._connection)
 
-    def add(self, key: str, spent: Usage, requests: int = 0, day: float = 0) -> None:
+    def add(self, key: str, usage: Usage, requests: int = 0, day: float = 0) -> None:
         """Count what a request has used.
 
         Args:
             day: since the epoch; 0 for today.
         """
-        row = (key, day or time() // DAY_S, requests, spent.input_tokens + spent.output_tokens, spent.cost_usd)
+        row = (key, day or time() // DAY_S, requests, usage.input_tokens + usage.output_tokens, usage.cost_usd)
         with self._lock, translate_damage(self._file, REMEDY):
             self._connection.execute(
                 "INSERT INTO usage (key, day, requests, tokens, usd) VALUES (?, ?, ?, ?, ?) "
@@ -139,7 +138,7 @@ class UsageLedger:
             )
 
     def used(self, key: str, day: float = 0) -> tuple[int, int, float]:
-        """Requests, tokens and US dollars; what calls in progress may take counts, too."""
+        """Return requests, tokens and US dollars, including what calls in progress may take."""
         with self._lock, translate_damage(self._file, REMEDY):
             rows = self._connection.execute(
                 "SELECT requests, tokens, usd FROM usage WHERE key = ? AND day = ?", (key, day or time() // DAY_S)
@@ -147,8 +146,8 @@ class UsageLedger:
             return next(rows, (0, 0, 0.0))
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """While inside, no other server of the store counts."""
+    def lock(self) -> Iterator[None]:
+        """Lock the ledger, so that no other server of the store counts meanwhile."""
         with self._lock, translate_damage(self._file, REMEDY):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -156,53 +155,53 @@ class UsageLedger:
             finally:
                 self._connection.execute("COMMIT")
 
-    def refusal(self, key: str, quota: DailyQuota) -> str:
-        """Which limit a key has reached; empty if it may go on, and then the request counts."""
+    def count_request(self, key: str, quota: DailyQuota) -> str:
+        """Count a request and return an empty text; return the limit instead if the key has reached one."""
         if not quota.is_limited:
             return ""
-        if not (said := quota.spent(*self.used(key))):
+        if not (reached := quota.reached_limit(*self.used(key))):
             self.add(key, Usage(), 1)
-        return said
+        return reached
 
     def limiter(self, key: str, quota: DailyQuota) -> Limiter | None:
-        """What one run of the key may spend; None for no limit."""
+        """Return the limiter of one run of the key; None for no limit."""
         return DailyLimiter(self, key, quota) if quota.tokens or quota.usd else None
 
 
 class DailyLimiter(Limiter):
-    """What is left of the day of a key, for all its runs together, in all servers of a store. A call in progress
-    counts at its bound; of a killed server it stays counted so."""
+    """Rest of a key's day, shared by all its runs in all servers of a store. A call in progress counts at its bound;
+    after a kill it stays counted so."""
 
     def __init__(self, ledger: UsageLedger, key: str, quota: DailyQuota) -> None:
         budget = Budget(tokens=quota.tokens or None, cost_usd=quota.usd or None)
         super().__init__(budget, f"the key {key!r} for today")
         self.ledger, self.key, self.day = ledger, key, time() // DAY_S
 
-    def take(self, wanted: Usage, *, optional: bool) -> str:
-        with self.ledger.alone():
+    def take(self, requested: Usage, *, optional: bool) -> str:
+        with self.ledger.lock():
             _, tokens, usd = self.ledger.used(self.key, self.day)
-            spent = Usage(input_tokens=tokens, cost_usd=usd)
-            if not (why := self.budget.refuses(spent, wanted, optional=optional)):
-                self.ledger.add(self.key, wanted, day=self.day)
-            return why
+            spent_usage = Usage(input_tokens=tokens, cost_usd=usd)
+            if not (reason := self.budget.refuses(spent_usage, requested, optional=optional)):
+                self.ledger.add(self.key, requested, day=self.day)
+            return reason
 
-    def release(self, held: Usage) -> None:
-        super().release(held)
-        self.ledger.add(self.key, Usage() - held, day=self.day)
+    def release(self, reserved: Usage) -> None:
+        super().release(reserved)
+        self.ledger.add(self.key, Usage() - reserved, day=self.day)
 
-    def charge(self, spent: Usage) -> None:
-        super().charge(spent)
-        self.ledger.add(self.key, spent, day=self.day)
+    def charge(self, usage: Usage) -> None:
+        super().charge(usage)
+        self.ledger.add(self.key, usage, day=self.day)
 
 
-def until_tomorrow() -> float:
-    """Seconds until the day of quotas ends."""
+def seconds_until_tomorrow() -> float:
+    """Return the seconds until the day of quotas ends."""
     return DAY_S - time() % DAY_S
 
 
 @dataclass(frozen=True)
 class KeyHolder:
-    """Who has a key: the access lists of the store decide by `principal` and `groups` what a search finds.
+    """Holder of a key: the access lists of the store decide by `principal` and `groups` what a search finds.
 
     `writes`: may add documents, and change its own. `admin`: may change those of all, too.
     """
@@ -221,7 +220,7 @@ class KeyHolder:
         return frozenset((self.principal, *self.groups)) - {""}
 
     def owns(self, askers: frozenset[str]) -> bool:
-        """Whether a run of these principals was asked by this user."""
+        """Return whether a run of these principals was asked by this user."""
         return askers == self.principals or (self.principal in askers and askers <= self.principals)
 
     @property
@@ -236,73 +235,73 @@ class ApiKeys:
         self._holders = dict(holders)
 
     @classmethod
-    def of_token(cls, token: str, access: tuple[str, ...] = ()) -> Self:
-        """One key, whose holder asks for these users and groups."""
-        return cls({hashed(token): KeyHolder("token", groups=access, writes=True, admin=True)})
+    def from_token(cls, token: str, access: tuple[str, ...] = ()) -> Self:
+        """Make the keys of a server with one token, whose holder asks for these users and groups."""
+        return cls({hash_key(token): KeyHolder("token", groups=access, writes=True, admin=True)})
 
     def holder(self, authorization: str) -> KeyHolder | None:
-        """Who has the key of an `Authorization` header; None if nobody has, or no longer."""
+        """Return the holder of the key in an `Authorization` header; None if it is unknown or expired."""
         scheme, _, key = authorization.partition(" ")
-        found = self._holders.get(hashed(key.strip())) if scheme.lower() == "bearer" else None
-        return None if found is None or found.is_expired else found
+        holder = self._holders.get(hash_key(key.strip())) if scheme.lower() == "bearer" else None
+        return None if holder is None or holder.is_expired else holder
 
-    async def refreshed(self, authorization: str) -> bool:
-        """Whether another look at a header that nobody has may find a holder now."""
+    async def refresh(self, authorization: str) -> bool:
+        """Return whether a second look at an unknown header may find a holder now."""
         return False
 
 
 class KeysInFile(ApiKeys):
-    """The keys of a TOML file, as `spolia keys` writes it. A changed file holds from the next request on; while it
-    cannot be read, the keys before it hold. If one entry is wrong, its key before holds; all others are as written.
+    """Keys of a TOML file, as `spolia keys` writes it. A change holds from the next request on. Old keys hold while the
+    file cannot be read, and the old key of each wrong entry.
 
     Raises:
         QueryError: it cannot be read, or is wrong.
     """
 
     def __init__(self, file: Path) -> None:
-        self.file, self._state = file, _state(file)
-        super().__init__(_holders_in(file))
+        self.file, self._state = file, _file_state(file)
+        super().__init__(_load_holders(file))
 
     def holder(self, authorization: str) -> KeyHolder | None:
-        if (state := _state(self.file)) != self._state:
+        if (state := _file_state(self.file)) != self._state:
             self._state = state
-            self._read_again()
+            self._reload()
         return super().holder(authorization)
 
-    def _read_again(self) -> None:
+    def _reload(self) -> None:
         log = logging.getLogger(__name__)
         try:
             tables = _tables(self.file)
         except QueryError as error:
             log.warning("The keys of before still hold. %s", error)
             return
-        found: dict[str, KeyHolder] = {}
-        for name, said in tables.items():
+        holders: dict[str, KeyHolder] = {}
+        for name, table in tables.items():
             try:
-                found.update([_asker(self.file, name, said)])
+                holders.update([_parse_holder(self.file, name, table)])
             except QueryError as error:
                 log.warning("The key of before of %s still holds. %s", name, error)
-                found |= {key: before for key, before in self._holders.items() if before.name == name}
-        for key, before in self._holders.items():
-            if key in found and found[key].quota.per_minute == before.quota.per_minute:
-                found[key] = replace(found[key], quota=before.quota)  # what is spent stays spent
-        self._holders = found
+                holders |= {key: old_holder for key, old_holder in self._holders.items() if old_holder.name == name}
+        for key, old_holder in self._holders.items():
+            if key in holders and holders[key].quota.per_minute == old_holder.quota.per_minute:
+                holders[key] = replace(holders[key], quota=old_holder.quota)  # what is spent stays spent
+        self._holders = holders
 
 
-def _state(file: Path) -> tuple[int, ...]:
-    """Differs after a change of a file."""
+def _file_state(file: Path) -> tuple[int, ...]:
+    """Return a value that differs after a change of the file."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _holders_in(file: Path) -> dict[str, KeyHolder]:
-    return dict(_asker(file, name, said) for name, said in _tables(file).items())
+def _load_holders(file: Path) -> dict[str, KeyHolder]:
+    return dict(_parse_holder(file, name, table) for name, table in _tables(file).items())
 
 
-def hashed(key: str) -> str:
+def hash_key(key: str) -> str:
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -311,11 +310,11 @@ def new_key() -> str:
     return key + checksum_of(key)
 
 
-def token_in(folder: Path) -> str:
-    """The token of a server on this machine: `SPOLIA_TOKEN`, else the one made at the first start, which only the
+def load_token(folder: Path) -> str:
+    """Load the token of a server on this machine: `SPOLIA_TOKEN`, else the one made at the first start, which only the
     user can read."""
-    if given := os.environ.get(VARIABLE):
-        return given
+    if token := os.environ.get(VARIABLE):
+        return token
     file = folder / TOKEN
     if not file.exists():
         make_folder(folder)
@@ -326,7 +325,7 @@ def token_in(folder: Path) -> str:
 
 
 def token_damage(file: Path) -> str:
-    """How the token that Spolia has made was changed, in words; one of the user's own has no checksum."""
+    """Describe how Spolia's own token was changed; empty if intact. A user's own token has no checksum."""
     token = file.read_bytes().decode("ascii", "replace")
     is_own = token.strip() and not token.startswith(PREFIX) and len(token) != _LENGTH
     if is_own or len(token) == _LENGTH - 8 or (len(token) == _LENGTH and token[-8:] == checksum_of(token[:-8])):
@@ -345,15 +344,15 @@ def add_key(file: Path, holder: KeyHolder) -> str:
     if file.exists() and holder.name in _tables(file):
         raise QueryError(f"{file} has a key named {holder.name!r}. Choose another name, or delete its lines first.")
     key = new_key()
-    lines = [f'["{holder.name}"]', f'sha256 = "{hashed(key)}"']
+    lines = [f'["{holder.name}"]', f'sha256 = "{hash_key(key)}"']
     lines += [f"principal = {_quoted(holder.principal)}"] if holder.principal else []
     lines += [f"groups = [{', '.join(map(_quoted, holder.groups))}]"] if holder.groups else []
     lines += [f"requests_per_minute = {holder.quota.per_minute}"] if holder.quota.per_minute else []
     lines += [f"{name}_per_day = {limit}" for name, limit in asdict(holder.daily).items() if limit]
     lines += [f"expires = {holder.expires.isoformat(timespec='seconds')}"] if holder.expires else []
     lines += [f"{name} = true" for name in ("writes", "admin") if getattr(holder, name)]
-    before = file.read_text("utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
-    _write(file, before + "\n".join(lines) + "\n")
+    old_text = file.read_text("utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
+    _write(file, old_text + "\n".join(lines) + "\n")
     return key
 
 
@@ -379,22 +378,24 @@ def _tables(file: Path) -> dict[str, Any]:
         ) from error
 
 
-def _asker(file: Path, name: str, said: Any) -> tuple[str, KeyHolder]:
-    is_table = isinstance(said, dict) and all(isinstance(said[one], _SETTINGS.get(one, ())) for one in said)
+def _parse_holder(file: Path, name: str, table: Any) -> tuple[str, KeyHolder]:
+    is_table = isinstance(table, dict) and all(
+        isinstance(table[setting], _SETTINGS.get(setting, ())) for setting in table
+    )
     if (
         not is_table
-        or ("expires" in said and said["expires"].tzinfo is None)
-        or not re.fullmatch("[0-9a-f]{64}", said.get("sha256", ""))
+        or ("expires" in table and table["expires"].tzinfo is None)
+        or not re.fullmatch("[0-9a-f]{64}", table.get("sha256", ""))
     ):
         raise QueryError(
             f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups, requests_per_minute, "
             "requests_per_day, tokens_per_day, usd_per_day, writes, admin and expires (a time with its zone); "
             "`spolia keys` writes it."
         )
-    groups, quota = tuple(map(str, said.get("groups", ()))), Quota(said.get("requests_per_minute", 0))
-    daily = DailyQuota(*(said.get(f"{one}_per_day", 0) for one in ("requests", "tokens", "usd")))
-    admin = said.get("admin", False)
-    writes = admin or said.get("writes", False)
-    return said["sha256"], KeyHolder(
-        name, said.get("principal", ""), groups, quota, daily, said.get("expires"), writes, admin
+    groups, quota = tuple(map(str, table.get("groups", ()))), Quota(table.get("requests_per_minute", 0))
+    daily = DailyQuota(*(table.get(f"{setting}_per_day", 0) for setting in ("requests", "tokens", "usd")))
+    admin = table.get("admin", False)
+    writes = admin or table.get("writes", False)
+    return table["sha256"], KeyHolder(
+        name, table.get("principal", ""), groups, quota, daily, table.get("expires"), writes, admin
     )

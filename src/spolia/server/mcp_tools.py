@@ -1,4 +1,4 @@
-"""The tools of the server for agents, by the Model Context Protocol over HTTP at `/mcp`."""
+"""Tools of the server for agents, by the Model Context Protocol over HTTP at `/mcp`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ from starlette.applications import Starlette
 
 from spolia.errors import SpoliaError
 from spolia.run import Run
-from spolia.server.answers import AnswerRequest, SearchRequest, answered, searched
-from spolia.server.document_routes import DocumentList, TaskReply, listing, readers_of, task_reply, writer_of
-from spolia.server.error_replies import told
+from spolia.server.answers import AnswerRequest, SearchRequest, answer_question, search_passages
+from spolia.server.document_routes import (
+    DocumentList,
+    TaskReply,
+    choose_readers,
+    document_list,
+    require_writer,
+    task_reply,
+)
+from spolia.server.error_replies import classify_error
 from spolia.server.keys import KeyHolder
 from spolia.server.reply_schemas import AnswerReply, SearchReply
 from spolia.server.service import ServedFlow, Service
@@ -27,31 +34,32 @@ T = TypeVar("T")
 
 
 class ToolServer(MCPServer):
-    """A server whose tools say what is wrong, in words that an agent can act on."""
+    """Server whose tools explain errors in words that an agent can act on."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         schema: dict[str, Any] = next(
-            (one.input_schema for one in await self.list_tools() if one.name == name), {"properties": {}}
+            (item.input_schema for item in await self.list_tools() if item.name == name), {"properties": {}}
         )
         if unknown := arguments.keys() - schema["properties"].keys():
-            known = ", ".join(schema["properties"]) or "none"
-            raise ToolError(f"{name} has no argument {min(unknown)!r:.80}. It has: {known}.")
+            argument_names = ", ".join(schema["properties"]) or "none"
+            raise ToolError(f"{name} has no argument {min(unknown)!r:.80}. It has: {argument_names}.")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, ValidationError):
-                wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in cause.errors()]
+                wrong = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in cause.errors()]
                 raise ToolError(f"{name}: {'; '.join(wrong)}. Correct the arguments and call it again.") from cause
             if isinstance(cause, SpoliaError):
-                raise ToolError(told(cause)[1]) from cause
+                raise ToolError(classify_error(cause)[1]) from cause
             raise
 
 
-def mcp_server(service: Service, documents: Documents | None = None) -> MCPServer:
-    """Search and answer, and documents where the server takes them, for the holder of the key that calls a tool."""
+def build_mcp_server(service: Service, documents: Documents | None = None) -> MCPServer:
+    """Build the server of the tools: search and answer, and documents if the server takes them, for the holder of the
+    calling key."""
     instructions = "Find passages in the user's documents, and answer questions from them."
     server = ToolServer("spolia", instructions=instructions, log_level="WARNING")
 
@@ -59,27 +67,27 @@ def mcp_server(service: Service, documents: Documents | None = None) -> MCPServe
         request: Any = context.request_context.request
         request.scope["flow"] = flow.name
         with service.run(request.scope["holder"]) as run:
-            return await service.called(run, lambda: work(run), asyncio.Event().wait)  # type: ignore[arg-type]
+            return await service.run_in_thread(run, lambda: work(run), asyncio.Event().wait)  # type: ignore[arg-type]
 
     @server.tool()
     async def search(question: str, context: Context[Any, Any], top_k: int = 5, where: list[str] = []) -> SearchReply:  # noqa: B006
         """Find passages of the documents, best first. `where` are conditions on metadata, such as year>=2020."""
-        asked = SearchRequest(question=question, top_k=top_k, where=where)
+        search_request = SearchRequest(question=question, top_k=top_k, where=where)
 
         def work(run: Run) -> SearchReply:
-            found = searched(service, run, service.searching, asked)
-            for hit in found["hits"]:  # an agent may write them into its answer
-                hit["text"] = service.shown(hit["text"])
-            return found
+            reply = search_passages(service, run, service.search_flow, search_request)
+            for hit in reply["hits"]:  # an agent may write them into its answer
+                hit["text"] = service.client_text(hit["text"])
+            return reply
 
-        return await run(context, service.searching, work)
+        return await run(context, service.search_flow, work)
 
     @server.tool()
     async def answer(question: str, context: Context[Any, Any], flow: str = "", where: list[str] = []) -> AnswerReply:  # noqa: B006
         """Answer a question from the documents, with citations."""
-        asked = AnswerRequest(question=question, flow=flow, where=where)
+        answer_request = AnswerRequest(question=question, flow=flow, where=where)
         served = service.flow(flow)
-        return await run(context, served, lambda run: answered(service, run, served, asked))
+        return await run(context, served, lambda run: answer_question(service, run, served, answer_request))
 
     if documents is not None:
         _add_document_tools(server, documents)
@@ -89,13 +97,15 @@ def mcp_server(service: Service, documents: Documents | None = None) -> MCPServe
 def _add_document_tools(server: MCPServer, documents: Documents) -> None:
     def holder(context: Context[Any, Any]) -> KeyHolder:
         request: Any = context.request_context.request
-        found: KeyHolder = request.scope["holder"]
-        return found
+        key_holder: KeyHolder = request.scope["holder"]
+        return key_holder
 
     @server.tool()
     async def list_documents(context: Context[Any, Any], after: str = "", limit: int = 100) -> DocumentList:
         """List the documents that were added, by name; `after` is the last name of the list before."""
-        return await asyncio.to_thread(lambda: listing(documents, holder(context), after, max(1, min(limit, 1_000))))
+        return await asyncio.to_thread(
+            lambda: document_list(documents, holder(context), after, max(1, min(limit, 1_000)))
+        )
 
     @server.tool()
     async def add_document(name: str, text: str, context: Context[Any, Any]) -> TaskReply:
@@ -103,14 +113,14 @@ def _add_document_tools(server: MCPServer, documents: Documents) -> None:
 
         def work() -> TaskReply:
             user = holder(context)
-            readers = readers_of(documents, user, [], name)
-            task = documents.add(name, text.encode(), access=readers, by=writer_of(user))
+            readers = choose_readers(documents, user, [], name)
+            task = documents.add(name, text.encode(), access=readers, requester=require_writer(user))
             return task_reply(documents, task)
 
         return await asyncio.to_thread(work)
 
 
-def mcp_application(server: MCPServer) -> Starlette:
-    """Its one route, without sessions. The names of this server are checked before it."""
+def build_mcp_application(server: MCPServer) -> Starlette:
+    """Build the application with its one route, without sessions. `RequestChecks` checks the server's names before it."""
     own = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     return server.streamable_http_app(stateless_http=True, json_response=True, transport_security=own)

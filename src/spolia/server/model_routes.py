@@ -1,4 +1,4 @@
-"""The embedder and the reranker of a server, in the forms of OpenAI and of Cohere and Jina."""
+"""Routes of the server's embedder and reranker, in the forms of OpenAI and of Cohere and Jina."""
 
 from __future__ import annotations
 
@@ -98,53 +98,57 @@ class RerankReply(TypedDict):
     results: list[RerankedReply]
 
 
-def named(model: M | None, name: str, what: str) -> M:
-    """The server's model, if it has one and the request names it or none."""
+def require_model(model: M | None, name: str, role: str) -> M:
+    """Return the server's model; raise UnknownFlow if it has none, or the request names another one."""
     if model is None:
-        raise UnknownFlow(f"This server has no {what}. Start it with --{what}.")
+        raise UnknownFlow(f"This server has no {role}. Start it with --{role}.")
     if name not in ("", model.name):
-        raise UnknownFlow(f"The {what} of this server is {model.name}, not {name!r:.80}. Write it, or no model.")
+        raise UnknownFlow(f"The {role} of this server is {model.name}, not {name!r:.80}. Write it, or no model.")
     return model
 
 
 def add_model_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/embeddings", response_model=EmbeddingsReply)
-    async def embeddings(request: Request, asked: EmbeddingsRequest) -> Response:
+    async def embeddings(request: Request, body: EmbeddingsRequest) -> Response:
         """Embed texts by the embedder of the store."""
-        embedder = named(service.embedder, asked.model, "embedder")
-        if asked.dimensions not in (None, embedder.dimension):
+        embedder = require_model(service.embedder, body.model, "embedder")
+        if body.dimensions not in (None, embedder.dimension):
             raise QueryError(f"{embedder.name} gives {embedder.dimension} numbers. Leave out `dimensions`.")
         with service.run(request.scope["holder"]) as run:
-            return JsonReply(await service.called(run, lambda: _embedded(run, embedder, asked), request.receive))
+            return JsonReply(
+                await service.run_in_thread(run, lambda: _embed_texts(run, embedder, body), request.receive)
+            )
 
     @app.post("/v1/rerank", response_model=RerankReply)
-    async def rerank(request: Request, asked: RerankRequest) -> Response:
+    async def rerank(request: Request, body: RerankRequest) -> Response:
         """Order documents by the reranker of the server."""
-        scorer = named(service.scorer, asked.model, "reranker")
+        scorer = require_model(service.scorer, body.model, "reranker")
         with service.run(request.scope["holder"]) as run:
-            return JsonReply(await service.called(run, lambda: _reranked(run, scorer, asked), request.receive))
+            return JsonReply(
+                await service.run_in_thread(run, lambda: _rank_documents(run, scorer, body), request.receive)
+            )
 
 
-def _embedded(run: Run, embedder: Embedder, asked: EmbeddingsRequest) -> EmbeddingsReply:
-    texts = [asked.input] if isinstance(asked.input, str) else asked.input
+def _embed_texts(run: Run, embedder: Embedder, body: EmbeddingsRequest) -> EmbeddingsReply:
+    texts = [body.input] if isinstance(body.input, str) else body.input
     with run.lane():
-        vectors = embed_checked(embedder, texts, asked.kind).astype("<f4")
+        vectors = embed_checked(embedder, texts, body.kind).astype("<f4")
         tokens = sum(embedder.tokens(texts))
-    is_packed = asked.encoding_format == "base64"
-    rows: list[Any] = [b64encode(one.tobytes()).decode() for one in vectors] if is_packed else vectors.tolist()
+    is_packed = body.encoding_format == "base64"
+    rows: list[Any] = [b64encode(vector.tobytes()).decode() for vector in vectors] if is_packed else vectors.tolist()
     return {
         "object": "list", "model": embedder.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-        "data": [{"object": "embedding", "index": at, "embedding": row} for at, row in enumerate(rows)],
+        "data": [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)],
     }  # fmt: skip
 
 
-def _reranked(run: Run, scorer: Scorer, asked: RerankRequest) -> RerankReply:
-    texts = [one if isinstance(one, str) else one.text for one in asked.documents]
+def _rank_documents(run: Run, scorer: Scorer, body: RerankRequest) -> RerankReply:
+    texts = [item if isinstance(item, str) else item.text for item in body.documents]
     with run.lane():
-        scores = scorer.scores(asked.query, texts)
-    best = sorted(range(len(texts)), key=lambda at: -scores[at])[: asked.top_n]
-    found: list[RerankedReply] = [{"index": at, "relevance_score": scores[at]} for at in best]
-    if asked.return_documents:
-        for one in found:
-            one["document"] = {"text": texts[one["index"]]}
-    return {"id": run.id, "model": scorer.name, "results": found}
+        scores = scorer.scores(body.query, texts)
+    best = sorted(range(len(texts)), key=lambda at: -scores[at])[: body.top_n]
+    results: list[RerankedReply] = [{"index": index, "relevance_score": scores[index]} for index in best]
+    if body.return_documents:
+        for item in results:
+            item["document"] = {"text": texts[item["index"]]}
+    return {"id": run.id, "model": scorer.name, "results": results}

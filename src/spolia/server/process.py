@@ -15,10 +15,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spolia.errors import QueryError
-from spolia.server.app import application
+from spolia.server.app import build_application
 from spolia.server.audit import FILE, AuditLog
 from spolia.server.json_logs import log_json
-from spolia.server.keys import ApiKeys, KeysInFile, token_in
+from spolia.server.keys import ApiKeys, KeysInFile, load_token
 from spolia.server.service import Service
 from spolia.services.documents import Documents
 
@@ -36,8 +36,8 @@ MOST_JOINED_BYTES = 1 << 16
 
 
 class JoinedWrites:
-    """A transport that sends together what is written in one turn of the event loop: the head and the body of a reply
-    cost one system call and one packet."""
+    """Transport that sends all writes of one turn of the event loop together: the head and the body of a reply cost one
+    system call and one packet."""
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
@@ -68,42 +68,42 @@ class JoinedWrites:
 
 
 class TimedConnection(HttpToolsProtocol):
-    """Closes where the headers of a request do not come in time, or have no end, and where the client stops reading:
-    uvicorn itself waits forever. `unread` is called for each client that stops reading."""
+    """Connection that closes if its headers come late or without end, or its client stops reading; uvicorn itself waits
+    forever. `unread` is called for each client that stops reading."""
 
-    _timer: asyncio.TimerHandle | None = None
-    _reading: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
     _head_bytes = _size = 0
     _is_in_head = False
 
-    def __init__(self, *given: Any, unread: Callable[[], None] = lambda: None, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._unread = unread
+    def __init__(self, *args: Any, unread: Callable[[], None] = lambda: None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._on_unread = unread
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
-        self._expect()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expect_nothing()
-        self._is_read()
+        self._stop_head_timer()
+        self._stop_read_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reading = self._reading or self.loop.call_later(READ_S, self._stop)
+        self._read_timer = self._read_timer or self.loop.call_later(READ_S, self._abort_unread)
 
     def resume_writing(self) -> None:
-        self._is_read()
+        self._stop_read_timer()
         super().resume_writing()
 
-    def _is_read(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
-    def _stop(self) -> None:
-        self._unread()
+    def _abort_unread(self) -> None:
+        self._on_unread()
         self.transport.abort()
 
     def on_message_begin(self) -> None:
@@ -119,25 +119,25 @@ class TimedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        self._expect_nothing()
+        self._stop_head_timer()
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._timer is not None and self._head_bytes > MOST_HEAD_BYTES:
+        if self._head_timer is not None and self._head_bytes > MOST_HEAD_BYTES:
             self.send_400_response("The headers are too long.")
-        elif self._is_in_head and self._timer is None:  # most headers come in one piece and need no timer
-            self._expect()
+        elif self._is_in_head and self._head_timer is None:  # most headers come in one piece and need no timer
+            self._start_head_timer()
 
-    def _expect(self) -> None:
+    def _start_head_timer(self) -> None:
         self._head_bytes = 0
-        self._timer = self.loop.call_later(HEAD_S, self.transport.close)
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.close)
 
-    def _expect_nothing(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class StoppingServer(uvicorn.Server):
@@ -154,7 +154,7 @@ class StoppingServer(uvicorn.Server):
 
 def serve(
     service: Service,
-    tell: Callable[[str, str], None],
+    announce: Callable[[str, str], None],
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -170,7 +170,7 @@ def serve(
     """Serve until the process is stopped.
 
     Args:
-        tell: learns the address and the token, empty with `keys`, as soon as the server listens.
+        announce: learns the address and the token, empty with `keys`, as soon as the server listens.
         host: the address to listen on.
         port: 0 for a free one.
         keys: file with keys; without one, clients on this machine use a token.
@@ -190,12 +190,12 @@ def serve(
             f"--host {host} lets other machines ask. Give each user a key: spolia keys NAME --keys keys.toml, then "
             "spolia serve --keys keys.toml. Or listen on 127.0.0.1."
         )
-    token = "" if keys is not None or oidc is not None else token_in(service.corpus.backend.folder)
-    known = KeysInFile(keys) if keys is not None else ApiKeys.of_token(token, access) if token else ApiKeys({})
+    token = "" if keys is not None or oidc is not None else load_token(service.corpus.backend.folder)
+    api_keys = KeysInFile(keys) if keys is not None else ApiKeys.from_token(token, access) if token else ApiKeys({})
     if oidc is not None:
-        known = oidc(known)
+        api_keys = oidc(api_keys)
     audit = AuditLog(service.corpus.backend.folder / FILE)
-    app = application(service, known, frozenset(hosts), documents, audit, origins, root_path)
+    app = build_application(service, api_keys, frozenset(hosts), documents, audit, origins, root_path)
     if json_logs:
         log_json()
     connection: Any = partial(TimedConnection, unread=service.metrics.unread.inc)
@@ -212,8 +212,8 @@ def serve(
     gc.collect()
     gc.freeze()
     with listener:
-        at, chosen = listener.getsockname()[:2]
-        tell(f"http://{f'[{at}]' if ':' in at else at}:{chosen}", token)
+        address, chosen_port = listener.getsockname()[:2]
+        announce(f"http://{f'[{address}]' if ':' in address else address}:{chosen_port}", token)
         try:
             StoppingServer(settings, service.stop).run([listener])
         finally:
@@ -221,7 +221,7 @@ def serve(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address.
+    """Return whether only this machine reaches an address.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, True, False)

@@ -1,4 +1,4 @@
-"""What a question gives, as plain data: the same for the routes of the server and for `--json` on the command line."""
+"""Results of a question as plain data: the same for the routes of the server and for `--json` on the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
-from spolia.run.lane import Lane, counted_reasons
+from spolia.run.lane import Lane, count_reasons
 from spolia.run.run import Run
 from spolia.services.aliases import Promotion
 from spolia.stores.corpus import Corpus
@@ -25,21 +25,24 @@ def alias_reply(promotion: Promotion) -> AliasReply:
 def answer_reply(
     answer: Answer, corpus: Corpus, run: Run, lane: Lane, flow: Operator[Any, Any], *, question: str, name: str
 ) -> AnswerReply:
-    """An answer; each citation has the boxes where it stands on its pages, as far as the holder may read them."""
-    citations = [one.json() | {"boxes": [asdict(box) for box in _boxes(corpus, run, one)]} for one in answer.citations]
-    found = answer.json() | {"citations": citations} | _degraded(lane, flow)
-    return cast("AnswerReply", {"question": question, "flow": name, "run": run.id, **found})
+    """Return an answer as plain data; each citation has its boxes on the pages that the holder may read."""
+    citations = [
+        citation.json() | {"boxes": [asdict(box) for box in _boxes(corpus, run, citation)]}
+        for citation in answer.citations
+    ]
+    fields = answer.json() | {"citations": citations} | _degraded(lane, flow)
+    return cast("AnswerReply", {"question": question, "flow": name, "run": run.id, **fields})
 
 
 def search_reply(
     hits: Iterable[Hit], run: Run, lane: Lane, flow: Operator[Any, Any], *, question: str, name: str
 ) -> SearchReply:
-    found = {"hits": [hit.json() for hit in hits], **_degraded(lane, flow)}
-    return cast("SearchReply", {"question": question, "flow": name, "run": run.id, **found})
+    fields = {"hits": [hit.json() for hit in hits], **_degraded(lane, flow)}
+    return cast("SearchReply", {"question": question, "flow": name, "run": run.id, **fields})
 
 
 def passages(result: object) -> Ranking:
-    """The passages behind what a flow gave."""
+    """Return the passages behind the result of a flow."""
     if isinstance(result, Ranking):
         return result
     if isinstance(result, Answer) and result.evidence is not None:
@@ -48,8 +51,8 @@ def passages(result: object) -> Ranking:
 
 
 def _degraded(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Degraded]:
-    found = counted_reasons(lane.steps(flow)) if lane.reasons else {}
-    return {"degraded": found} if found else {}
+    reasons = count_reasons(lane.count_calls(flow)) if lane.reasons else {}
+    return {"degraded": reasons} if reasons else {}
 
 
 def _boxes(corpus: Corpus, run: Run, citation: Citation) -> tuple[Box, ...]:

@@ -1,4 +1,4 @@
-"""The shapes of replies, which the server's OpenAPI page describes."""
+"""Shapes of replies, which the server's OpenAPI page describes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class HitReply(TypedDict):
 
 
 class StageReply(TypedDict):
-    """What one step of a search gave: nodes and scores, best first."""
+    """Result of one step of a search: nodes and scores, best first."""
 
     step: str
     seconds: float
@@ -96,7 +96,7 @@ class SearchReply(TypedDict):
 
 
 class AliasReply(TypedDict):
-    """What an alias stands for: a flow, the SHA-256 of its file (empty for a built-in flow), since when."""
+    """Flow behind an alias: its name, the SHA-256 of its file (empty for a built-in flow), the time of its promotion."""
 
     flow: str
     sha256: str
@@ -104,7 +104,7 @@ class AliasReply(TypedDict):
 
 
 class ErrorDetail(TypedDict):
-    """What happened, and what to write; `param` is the field that is wrong."""
+    """Details of an error: what happened and what to write; `param` is the wrong field."""
 
     message: str
     type: str

@@ -1,5 +1,5 @@
-"""What a request must pass before a route sees it (the name of this server, a key, its quota, the size and form of the
-body), and what is counted and logged of it."""
+"""Checks before a route sees a request (the server's name, key, quota, size and form of the body), and the counts and
+logs of requests."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spolia.errors import SpoliaError
 from spolia.server.audit import AuditLog
-from spolia.server.error_replies import error_response, reply_to, told
-from spolia.server.keys import ApiKeys, UsageLedger, until_tomorrow
+from spolia.server.error_replies import classify_error, error_response, reply_to
+from spolia.server.keys import ApiKeys, UsageLedger, seconds_until_tomorrow
 from spolia.server.service import ClientLeft, Metrics
 
-OPEN = ("/live", "/ready")
+OPEN_PATHS = ("/live", "/ready")
 """Paths without a key."""
-DOCS = ("/docs", "/redoc")
+DOCS_PATHS = ("/docs", "/redoc")
 """Where FastAPI has pages of an API. Their scripts are another server's, and would see the key that a user types."""
-UNAUDITED = (*OPEN, "/metrics")
+UNAUDITED = (*OPEN_PATHS, "/metrics")
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
 """Seconds for the whole body; of an upload for each piece."""
-UPLOADS, MOST_UPLOAD_BYTES = "/v1/documents", 100 << 20
+UPLOAD_PATH, MOST_UPLOAD_BYTES = "/v1/documents", 100 << 20
 MOST_HOST = 300
 """Characters of a name with its port."""
-CLOSE = {"Connection": "close"}
+CLOSE_HEADER = {"Connection": "close"}
 REQUESTS = logging.getLogger("spolia.server.requests")
 
 
 class RequestChecks:
-    """ASGI middleware: refuses a request, or hands it on with its body read and `scope["holder"]`.
+    """Middleware (ASGI) that refuses a request, or hands it on with its body read and `scope["holder"]`.
 
     Args:
         keys: whose holders may ask.
@@ -64,41 +64,41 @@ class RequestChecks:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        refusal = await self._refused(scope, headers) or await self._with_body(scope, headers, receive, send)
+        refusal = await self._check_request(scope, headers) or await self._pass_with_body(scope, headers, receive, send)
         if refusal is not None:
             await refusal(scope, receive, send)
 
-    async def _refused(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _check_request(self, scope: Scope, headers: Headers) -> Response | None:
         if len(headers.getlist("host")) > 1:
-            return error_response(400, "Send one Host header.", headers=CLOSE)
+            return error_response(400, "Send one Host header.", headers=CLOSE_HEADER)
         if not self._is_own(headers.get("host", "")):
             return error_response(421, "This server has another name. Start it with --allow-host NAME to add one.")
-        if scope["path"] in OPEN:
+        if scope["path"] in OPEN_PATHS:
             return None
-        if scope["path"] in DOCS:
-            said = "A page of the API would run scripts of another server, which see your key. Use /openapi.json."
-            return error_response(404, said)
+        if scope["path"] in DOCS_PATHS:
+            message = "A page of the API would run scripts of another server, which see your key. Use /openapi.json."
+            return error_response(404, message)
         key = headers.get("authorization", "")
-        if (holder := self.keys.holder(key)) is None and await self.keys.refreshed(key):
+        if (holder := self.keys.holder(key)) is None and await self.keys.refresh(key):
             holder = self.keys.holder(key)
         if holder is None:
-            said = "Send a key of this server: Authorization: Bearer KEY."
-            return error_response(401, said, headers={"WWW-Authenticate": "Bearer", **CLOSE})
+            message = "Send a key of this server: Authorization: Bearer KEY."
+            return error_response(401, message, headers={"WWW-Authenticate": "Bearer", **CLOSE_HEADER})
         scope["holder"] = holder
         if after_s := holder.quota.wait(monotonic()):
-            said = f"The key {holder.name!r} allows {holder.quota.per_minute} requests a minute, which are spent."
-            return error_response(429, said, after_s=after_s, headers=CLOSE)
-        if self.ledger is not None and (limit := self.ledger.refusal(holder.name, holder.daily)):
-            said = f"The key {holder.name!r} allows {limit} a day (UTC), which are spent."
-            return error_response(429, said, after_s=until_tomorrow(), headers=CLOSE)
+            message = f"The key {holder.name!r} allows {holder.quota.per_minute} requests a minute, which are spent."
+            return error_response(429, message, after_s=after_s, headers=CLOSE_HEADER)
+        if self.ledger is not None and (limit := self.ledger.count_request(holder.name, holder.daily)):
+            message = f"The key {holder.name!r} allows {limit} a day (UTC), which are spent."
+            return error_response(429, message, after_s=seconds_until_tomorrow(), headers=CLOSE_HEADER)
         return None
 
     def _is_own(self, host: str) -> bool:
-        name = _name_in(host) if len(host) <= MOST_HOST else ""
+        name = _parse_host(host) if len(host) <= MOST_HOST else ""
         return name in self.hosts or _is_address(name)
 
-    def _streamed(self, receive: Receive) -> Receive:
-        """The body of an upload, piece by piece, within its limits of size and time."""
+    def _limit_upload(self, receive: Receive) -> Receive:
+        """Return a receiver for the body of an upload, piece by piece, that enforces the limits of size and time."""
         size = 0
 
         async def limited() -> Message:
@@ -107,45 +107,45 @@ class RequestChecks:
                 async with asyncio.timeout(BODY_S):
                     message = await receive()
             except TimeoutError as error:
-                raise HTTPException(408, "the body stopped", headers=CLOSE) from error
+                raise HTTPException(408, "the body stopped", headers=CLOSE_HEADER) from error
             size += len(message.get("body", b""))
             if size > MOST_UPLOAD_BYTES:
-                raise HTTPException(413, f"an upload has at most {MOST_UPLOAD_BYTES:,} bytes", headers=CLOSE)
+                raise HTTPException(413, f"an upload has at most {MOST_UPLOAD_BYTES:,} bytes", headers=CLOSE_HEADER)
             return message
 
         return limited
 
-    async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
-        if scope["path"] == UPLOADS or (scope["method"] == "PUT" and scope["path"].startswith(UPLOADS)):
-            if _declared(headers) > MOST_UPLOAD_BYTES:
-                return error_response(413, f"An upload has at most {MOST_UPLOAD_BYTES:,} bytes.", headers=CLOSE)
-            await self.app(scope, self._streamed(receive), send)
+    async def _pass_with_body(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> Response | None:
+        if scope["path"] == UPLOAD_PATH or (scope["method"] == "PUT" and scope["path"].startswith(UPLOAD_PATH)):
+            if _declared_length(headers) > MOST_UPLOAD_BYTES:
+                return error_response(413, f"An upload has at most {MOST_UPLOAD_BYTES:,} bytes.", headers=CLOSE_HEADER)
+            await self.app(scope, self._limit_upload(receive), send)
             return None
         try:
             async with asyncio.timeout(BODY_S):
-                body = None if _declared(headers) > MOST_BYTES else await _body(receive)
+                body = None if _declared_length(headers) > MOST_BYTES else await _read_body(receive)
         except TimeoutError:
-            return error_response(408, f"The body did not come within {BODY_S:g} seconds.", headers=CLOSE)
+            return error_response(408, f"The body did not come within {BODY_S:g} seconds.", headers=CLOSE_HEADER)
         except ClientLeft:
             return Response(status_code=499)
         if body is None:
-            return error_response(413, f"The body is longer than {MOST_BYTES:,} bytes.", headers=CLOSE)
-        read = False
+            return error_response(413, f"The body is longer than {MOST_BYTES:,} bytes.", headers=CLOSE_HEADER)
+        is_read = False
 
-        async def again() -> Message:
-            nonlocal read
-            if read:
+        async def replay_body() -> Message:
+            nonlocal is_read
+            if is_read:
                 return await receive()
-            read = True
+            is_read = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self.app(scope, again, send)
+        await self.app(scope, replay_body, send)
         return None
 
 
 class RequestMetrics:
-    """ASGI middleware: replies to what a request raised, counts requests by route and status, and writes them to the
-    audit log."""
+    """Middleware (ASGI) that replies to exceptions, counts requests by route and status, and writes them to the audit
+    log."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, audit: AuditLog | None = None) -> None:
         self.app, self.metrics, self.audit = app, metrics, audit
@@ -156,20 +156,20 @@ class RequestMetrics:
             return
         began, status = perf_counter(), 0
 
-        async def noted(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, send_and_note)
         except Exception as error:
             if isinstance(error, SpoliaError):
-                self.metrics.errors.labels(told(error)[2]).inc()
+                self.metrics.errors.labels(classify_error(error)[2]).inc()
             if status:  # a reply has begun: the server closes the connection
                 raise
-            await (await reply_to(scope, error))(scope, receive, noted)
+            await (await reply_to(scope, error))(scope, receive, send_and_note)
         finally:
             status = status or 500
             route = getattr(scope.get("route"), "path", "mcp" if status < 400 else "none")
@@ -186,27 +186,38 @@ class RequestMetrics:
 
 
 class JsonRoute(APIRoute):
-    """A route. One whose parameters are the request and a body checks that by its model alone, which takes a third of
-    the time that FastAPI takes for parameters of any kind."""
+    """Route. If its parameters are only the request and a body, it checks that by its model alone, in a third of the
+    time that FastAPI takes for parameters of any kind."""
 
     is_direct = False
     """Whether it needs only the request: `FixedPaths` calls it without the router."""
 
-    def __init__(self, path: str, endpoint: Any, **how: Any) -> None:
-        super().__init__(path, endpoint, **how)
-        needs = self.dependant
-        others = (needs.path_params, needs.query_params, needs.header_params, needs.cookie_params, needs.dependencies)
-        bodies = [one.field_info.annotation for one in needs.body_params]
-        if not any(others) and len(bodies) == 1 and isinstance(bodies[0], type) and issubclass(bodies[0], BaseModel):
-            self.app = _direct(endpoint, bodies[0])
+    def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        dependant = self.dependant
+        other_parameters = (
+            dependant.path_params,
+            dependant.query_params,
+            dependant.header_params,
+            dependant.cookie_params,
+            dependant.dependencies,
+        )
+        bodies = [parameter.field_info.annotation for parameter in dependant.body_params]
+        if (
+            not any(other_parameters)
+            and len(bodies) == 1
+            and isinstance(bodies[0], type)
+            and issubclass(bodies[0], BaseModel)
+        ):
+            self.app = _build_direct_app(endpoint, bodies[0])
             self.is_direct = True
         else:
             self.app = AsyncExitStackMiddleware(self.app)
 
 
 class FixedPaths:
-    """ASGI application: gives a request to its direct route by its whole path, and others to the router, which looks
-    at one route after the other."""
+    """Application (ASGI) that finds a direct route by its whole path; all other requests go to the router, which tries
+    one route after the other."""
 
     def __init__(self, router: APIRouter) -> None:
         self.router = router
@@ -226,27 +237,29 @@ class FixedPaths:
             await route.app(scope, receive, send)
 
 
-def _direct(endpoint: Any, model: type[BaseModel]) -> ASGIApp:
+def _build_direct_app(endpoint: Any, model: type[BaseModel]) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         body = (await receive())["body"]  # `RequestChecks` has read all of it
         if "json" not in request.headers.get("content-type", ""):
             raise RequestValidationError([{"loc": ("body",), "msg": "It is not JSON"}])
         try:
-            asked = model.model_validate_json(body)
+            parsed_body = model.model_validate_json(body)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in found]) from error
-        response: Response = await endpoint(request, asked)
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            raise RequestValidationError(
+                [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
+            ) from error
+        response: Response = await endpoint(request, parsed_body)
         await response(scope, receive, send)
 
     return app
 
 
-def _declared(headers: Headers) -> int:
-    """The length of the body as its header says; 0 where it says none."""
-    said = headers.get("content-length", "0")
-    return int(said[:18]) if said.isdecimal() else 0
+def _declared_length(headers: Headers) -> int:
+    """Return the length of the body by its header; 0 if the header gives none."""
+    header = headers.get("content-length", "0")
+    return int(header[:18]) if header.isdecimal() else 0
 
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\.?)(?::[0-9]{1,5})?")
@@ -254,10 +267,10 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)
 
 
 @lru_cache(1024)
-def _name_in(host: str) -> str:
-    """The name in a `Host` header; empty for none."""
-    found = _HOST.fullmatch(host)
-    return "" if found is None else (found[1] or found[2]).lower()
+def _parse_host(host: str) -> str:
+    """Return the name in a `Host` header; empty for an invalid one."""
+    match = _HOST.fullmatch(host)
+    return "" if match is None else (match[1] or match[2]).lower()
 
 
 @lru_cache(1024)
@@ -269,8 +282,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """The whole body; None where it is too long. Raises ClientLeft."""
+async def _read_body(receive: Receive) -> bytes | None:
+    """Read the whole body; None if it is too long. Raise ClientLeft if the client leaves."""
     parts, size, more = [], 0, True
     while more:
         message = await receive()

@@ -1,4 +1,4 @@
-"""The threads that run flows for requests."""
+"""Threads that run flows for requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Queue: TypeAlias = "SimpleQueue[Work | None]"
 
 
 class RequestThreads:
-    """As many threads as there is work at the same time; the one that worked last works next.
+    """Pool with one thread for each work in progress; the thread that worked last works next.
 
     `ThreadPoolExecutor` has one queue for all threads: each item wakes an idle thread in vain, and the thread that
     works next is the one whose memory is coldest (`benchmarks/answers.py`). The caller bounds the work.

@@ -1,4 +1,4 @@
-"""Runs of flows as their askers may see them, and what users say of the answers."""
+"""Routes for runs of flows, which only their askers see, and for users' feedback about answers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from spolia.server.keys import KeyHolder
 from spolia.server.reply_schemas import TypedDict
 from spolia.server.service import Service
 
-WRITTEN_S = 1.0
+JOURNAL_WAIT_S = 1.0
 """Seconds to wait until a run that has just ended is written."""
-FOUND = 5
+MAX_REVIEWED = 5
 """Passages of a run that a reviewer sees, beside the cited ones."""
 
 
@@ -64,7 +64,8 @@ class RunReply(TypedDict):
 
 
 class FeedbackRequest(BaseModel):
-    """What a user says of an answer. The same again has no effect; other words for the same run replace the first."""
+    """Feedback of a user about an answer. Sending the same again has no effect; other words for the same run replace
+    the first."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -76,7 +77,7 @@ class FeedbackRequest(BaseModel):
 
 
 class FeedbackReply(TypedDict):
-    """Feedback that is on disk."""
+    """Feedback that is stored on disk."""
 
     run: str
     thumb: Literal["up", "down"]
@@ -85,46 +86,46 @@ class FeedbackReply(TypedDict):
 def add_run_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/runs", response_model=RunList)
     async def runs(request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> Response:
-        """The newest runs of the key's user."""
+        """List the newest runs of the key's user."""
         holder, journal = request.scope["holder"], service.journal
 
         def work() -> list[RunSummary]:
-            found = [] if journal is None else journal.runs(limit, holder.owns)
-            return [{"run": run, "started": began, "questions": lanes} for run, began, lanes in found]
+            rows = [] if journal is None else journal.runs(limit, holder.owns)
+            return [{"run": run, "started": began, "questions": lanes} for run, began, lanes in rows]
 
         with service.run(holder) as run:
-            return JsonReply({"runs": await service.called(run, work, request.receive)})
+            return JsonReply({"runs": await service.run_in_thread(run, work, request.receive)})
 
     @app.get("/v1/runs/{name}", response_model=RunReply)
     async def one_run(request: Request, name: str) -> Response:
-        """What the steps of a run did, of the key's user."""
+        """Return the steps of a run of the key's user."""
         holder = request.scope["holder"]
 
         def work() -> RunReply:
-            spans = _spans(service.journal, holder, name)
-            is_hidden = not _readable(service, holder, spans)
-            return {"run": name, "steps": [_step(one, is_hidden) for one in spans], "hidden": is_hidden}
+            spans = _load_spans(service.journal, holder, name)
+            is_hidden = not _is_readable(service, holder, spans)
+            return {"run": name, "steps": [_step_reply(span, is_hidden) for span in spans], "hidden": is_hidden}
 
         with service.run(holder) as run:
-            return JsonReply(await service.called(run, work, request.receive))
+            return JsonReply(await service.run_in_thread(run, work, request.receive))
 
     @app.post("/v1/feedback", response_model=FeedbackReply)
-    async def feedback(request: Request, said: FeedbackRequest) -> Response:
+    async def feedback(request: Request, body: FeedbackRequest) -> Response:
         """Say whether an answer was good, and why; `spolia questions --feedback` makes questions of it."""
         holder = request.scope["holder"]
 
         def work() -> FeedbackReply:
-            spans = _spans(service.journal, holder, said.run)
+            spans = _load_spans(service.journal, holder, body.run)
             if service.feedback is not None:
-                service.feedback.add(_feedback(service.journal, holder, said, spans))
-            return {"run": said.run, "thumb": said.thumb}
+                service.feedback.add(_build_feedback(service.journal, holder, body, spans))
+            return {"run": body.run, "thumb": body.thumb}
 
         with service.run(holder) as run:
-            return JsonReply(await service.called(run, work, request.receive))
+            return JsonReply(await service.run_in_thread(run, work, request.receive))
 
 
-def _spans(journal: Journal | None, holder: KeyHolder, run: str) -> list[TraceSpan]:
-    """The spans of a run of this user.
+def _load_spans(journal: Journal | None, holder: KeyHolder, run: str) -> list[TraceSpan]:
+    """Return the spans of a run of this user.
 
     Raises:
         UnknownRun: it is another user's, or not there.
@@ -132,35 +133,35 @@ def _spans(journal: Journal | None, holder: KeyHolder, run: str) -> list[TraceSp
     spans = [] if journal is None else journal.spans(run)
     if journal is not None and not spans:
         journal.hand_over()
-        journal.database.flush(WRITTEN_S)
+        journal.database.flush(JOURNAL_WAIT_S)
         spans = journal.spans(run)
     if journal is None or not spans or not holder.owns(frozenset(journal.askers(run) or ())):
         raise UnknownRun(f"The run {run!r:.80} is another user's, or not recorded. Write `run` of your answer.")
     return spans
 
 
-def _result(span: TraceSpan) -> dict[str, Any]:
-    found = json.loads(span.result) if span.result else None
-    return found if isinstance(found, dict) else {}
+def _parse_result(span: TraceSpan) -> dict[str, Any]:
+    parsed = json.loads(span.result) if span.result else None
+    return parsed if isinstance(parsed, dict) else {}
 
 
-def _nodes(plain: Any) -> Iterator[str]:
-    """The ids of the nodes in a summary, also of several values."""
+def _node_ids(plain: Any) -> Iterator[str]:
+    """Yield the ids of the nodes in a summary, also of several values."""
     if isinstance(plain, list):
-        for one in plain:
-            yield from _nodes(one)
+        for item in plain:
+            yield from _node_ids(item)
     elif isinstance(plain, dict):
         yield from plain.get("cited", ())
         yield from (hit[0] for hit in plain.get("hits", ()))
 
 
-def _readable(service: Service, holder: KeyHolder, spans: list[TraceSpan]) -> bool:
-    """Whether the user may still read all that a run read."""
-    ids = {id for span in spans if span.result for id in _nodes(json.loads(span.result))}
+def _is_readable(service: Service, holder: KeyHolder, spans: list[TraceSpan]) -> bool:
+    """Return whether the user may still read all that a run read."""
+    ids = {id for span in spans if span.result for id in _node_ids(json.loads(span.result))}
     return len(service.corpus.snapshot().nodes_of_ids(sorted(ids), holder.principals)) == len(ids)
 
 
-def _step(span: TraceSpan, is_hidden: bool) -> TraceStepReply:
+def _step_reply(span: TraceSpan, is_hidden: bool) -> TraceStepReply:
     usage = span.usage
     return {
         "span": span.span, "parent": span.parent, "step": span.step, "started": span.started, "seconds": span.seconds,
@@ -170,12 +171,16 @@ def _step(span: TraceSpan, is_hidden: bool) -> TraceStepReply:
     }  # fmt: skip
 
 
-def _feedback(journal: Journal | None, holder: KeyHolder, said: FeedbackRequest, spans: list[TraceSpan]) -> Feedback:
-    kept = journal.questions(said.run, 1).values() if journal is not None else ()
-    answer = next((one for span in spans if "answer" in (one := _result(span))), {})
-    hits: list[Any] = next((found for span in reversed(spans) if (found := _result(span).get("hits"))), [])
+def _build_feedback(
+    journal: Journal | None, holder: KeyHolder, body: FeedbackRequest, spans: list[TraceSpan]
+) -> Feedback:
+    questions = journal.questions(body.run, 1).values() if journal is not None else ()
+    answer = next((result for span in spans if "answer" in (result := _parse_result(span))), {})
+    hits: list[Any] = next(
+        (step_hits for span in reversed(spans) if (step_hits := _parse_result(span).get("hits"))), []
+    )
     return Feedback(
-        said.run, holder.name, next(iter(kept), said.question), answer.get("answer", ""),
-        answer.get("stop_reason") == "abstained", tuple(answer.get("cited", ())), tuple(hit[0] for hit in hits[:FOUND]),
-        said.thumb, said.reason, said.answer,
+        body.run, holder.name, next(iter(questions), body.question), answer.get("answer", ""),
+        answer.get("stop_reason") == "abstained", tuple(answer.get("cited", ())), tuple(hit[0] for hit in hits[:MAX_REVIEWED]),
+        body.thumb, body.reason, body.answer,
     )  # fmt: skip

@@ -31,10 +31,10 @@ MOST_USERS = 10_000
 
 
 class IssuedTokens(ApiKeys):
-    """Holders by tokens of a provider, beside those of other keys.
+    """Holders by tokens of a provider, together with those of other keys.
 
     Args:
-        others: keys that are no tokens.
+        other_keys: keys that are no tokens.
         issuer: the provider's address. Its configuration names where its keys are.
         audience: who the tokens must be for: this server.
         user: the claim with the user's name, as access lists have it.
@@ -48,7 +48,7 @@ class IssuedTokens(ApiKeys):
 
     def __init__(
         self,
-        others: ApiKeys,
+        other_keys: ApiKeys,
         issuer: str,
         audience: str,
         *,
@@ -58,12 +58,12 @@ class IssuedTokens(ApiKeys):
         daily: DailyQuota | None = None,
     ) -> None:
         super().__init__({})
-        at = urlsplit(issuer)
-        is_here = at.hostname in ("localhost", "127.0.0.1", "::1")
-        if at.scheme != "https" and not (is_here and at.scheme == "http"):
+        url_parts = urlsplit(issuer)
+        is_here = url_parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if url_parts.scheme != "https" and not (is_here and url_parts.scheme == "http"):
             raise QueryError(f"The issuer {issuer!r:.200} must be an https:// address.")
         self.issuer, self.audience, self.user, self.groups = issuer, audience, user, groups
-        self.per_minute, self.daily, self.others = per_minute, daily or DailyQuota(), others
+        self.per_minute, self.daily, self.other_keys = per_minute, daily or DailyQuota(), other_keys
         self._keys: dict[str, Any] = {}
         self._fetched, self._lock = 0.0, Lock()
         self._quotas: dict[str, Quota] = {}
@@ -71,8 +71,8 @@ class IssuedTokens(ApiKeys):
         self._fetched = monotonic()
 
     def holder(self, authorization: str) -> KeyHolder | None:
-        if (found := self.others.holder(authorization)) is not None:
-            return found
+        if (holder := self.other_keys.holder(authorization)) is not None:
+            return holder
         scheme, _, token = authorization.partition(" ")
         key = self._keys.get(_key_id(token := token.strip()))
         if scheme.lower() != "bearer" or key is None or self._is_old:
@@ -86,21 +86,21 @@ class IssuedTokens(ApiKeys):
             return None
         return self._holder_of(claims)
 
-    async def refreshed(self, authorization: str) -> bool:
-        """Whether the key that a token names is there now: the provider may have new ones."""
-        id, before = _key_id(authorization.partition(" ")[2].strip()), self._fetched
-        if id and (id not in self._keys or self._is_old) and monotonic() - before >= PAUSE_S:
-            await asyncio.to_thread(self._fetch_again, before)
+    async def refresh(self, authorization: str) -> bool:
+        """Return whether the key that a token names is known now; fetch the provider's keys first if they may be old."""
+        id, last_fetch = _key_id(authorization.partition(" ")[2].strip()), self._fetched
+        if id and (id not in self._keys or self._is_old) and monotonic() - last_fetch >= PAUSE_S:
+            await asyncio.to_thread(self._refetch, last_fetch)
         return id in self._keys
 
     @property
     def _is_old(self) -> bool:
         return monotonic() - self._fetched > KEPT_S
 
-    def _fetch_again(self, before: float) -> None:
+    def _refetch(self, last_fetch: float) -> None:
         """Ask the provider for its keys, unless another request has just done so."""
         with self._lock:
-            if self._fetched != before:
+            if self._fetched != last_fetch:
                 return
             try:
                 self._fetch()
@@ -113,7 +113,7 @@ class IssuedTokens(ApiKeys):
         is_doubted = self.user == "email" and claims.get("email_verified") is not True
         if not isinstance(name, str) or not name or is_doubted:
             return None
-        if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
+        if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
             return None
         if len(self._quotas) > MOST_USERS:
             self._quotas.clear()
@@ -122,35 +122,35 @@ class IssuedTokens(ApiKeys):
 
     def _fetch(self) -> None:
         """Ask the provider for its keys."""
-        found = self._json(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
-        if found.get("issuer") != self.issuer:
-            raise QueryError(f"{self.issuer} says that it is {found.get('issuer')!r:.200}. Write that address.")
-        every = self._json(str(found.get("jwks_uri", ""))).get("keys", [])
+        configuration = self._fetch_json(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+        if configuration.get("issuer") != self.issuer:
+            raise QueryError(f"{self.issuer} says that it is {configuration.get('issuer')!r:.200}. Write that address.")
+        key_list = self._fetch_json(str(configuration.get("jwks_uri", ""))).get("keys", [])
         keys = {}
-        for one in every if isinstance(every, list) else ():
+        for key_data in key_list if isinstance(key_list, list) else ():
             try:
-                key = jwt.PyJWK(one)
+                key = jwt.PyJWK(key_data)
             except (jwt.PyJWTError, TypeError, AttributeError, ValueError):
                 continue  # a key of a kind that is not known
-            if one.get("use", "sig") == "sig" and key.algorithm_name in ALGORITHMS:
-                keys[str(one.get("kid", ""))] = key
+            if key_data.get("use", "sig") == "sig" and key.algorithm_name in ALGORITHMS:
+                keys[str(key_data.get("kid", ""))] = key
         if not keys:
             raise QueryError(f"{self.issuer} signs no tokens by any of {', '.join(ALGORITHMS)}.")
         self._keys = keys
 
-    def _json(self, url: str) -> dict[str, Any]:
+    def _fetch_json(self, url: str) -> dict[str, Any]:
         try:
             host = urlsplit(self.issuer).netloc
-            found = json.loads(fetch(url, allow=(host,), largest_bytes=MOST_BYTES, deadline_s=20).data)
+            parsed = json.loads(fetch(url, allow=(host,), largest_bytes=MOST_BYTES, deadline_s=20).data)
         except (EgressFailed, EgressRefused, ValueError, RecursionError) as error:
             raise QueryError(f"The issuer {self.issuer} cannot be used: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(parsed, dict):
             raise QueryError(f"The issuer {self.issuer} cannot be used: {url} has no JSON object.")
-        return found
+        return parsed
 
 
 def _key_id(token: str) -> str:
-    """Which key a token says that it is signed by; empty if it does not say that, or is no token."""
+    """Return the id of the key that a token claims to be signed by; empty without one, or for no token."""
     try:
         return str(jwt.get_unverified_header(token).get("kid", ""))
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):

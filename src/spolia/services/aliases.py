@@ -1,4 +1,4 @@
-"""Names of flows that can be switched while they are served: `production`, and `candidate` to be tried beside it."""
+"""Names of flows that can be switched while they are served: `production`, and `candidate` for trials."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from spolia.stores.files import fsync
 from spolia.types import Value
 
 PRODUCTION, CANDIDATE = ALIASES = ("production", "candidate")
-KEPT = 100
+MAX_PROMOTIONS = 100
 """Promotions of an alias that can be taken back."""
 
 
 @dataclass(frozen=True)
 class Promotion(Value):
-    """A flow that has been promoted.
+    """Flow that has been promoted.
 
     Args:
         flow: the name of a built-in flow, or a copy of a flow file.
@@ -43,22 +43,22 @@ class Promotion(Value):
     def name(self) -> str:
         return Path(self.flow).stem if self.sha256 else self.flow
 
-    def is_same(self, other: Promotion) -> bool:
-        return (self.flow, self.sha256) == (other.flow, other.sha256)
+    def is_same(self, promotion: Promotion) -> bool:
+        return (self.flow, self.sha256) == (promotion.flow, promotion.sha256)
 
-    def checked(self) -> str:
-        """The flow to load.
+    def verify_flow(self) -> str:
+        """Return the flow to load.
 
         Raises:
             FlowFileError: the file has changed since it was promoted.
         """
-        if self.sha256 and _digest(Path(self.flow)) != self.sha256:
+        if self.sha256 and _hash_file(Path(self.flow)) != self.sha256:
             raise FlowFileError(f"The store's copy of {self.name} was changed or removed. Promote the flow again.")
         return self.flow
 
 
 class Aliases:
-    """The aliases of a store: what each one stands for, and stood for before.
+    """Aliases of a store: the flow that each one stands for, and the flows before.
 
     Promoted flow files are copied into the store's folder, by their SHA-256: what the gate measures is what is served.
 
@@ -76,26 +76,26 @@ class Aliases:
         self.folder, self.file = folder, folder / "aliases.json"
 
     def state(self) -> object:
-        """Differs after a switch."""
+        """Return a value that differs after a switch."""
         try:
-            found = self.file.stat()
+            status = self.file.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def current(self) -> dict[str, Promotion]:
-        """What each alias stands for."""
+        """Return the promotion that each alias stands for."""
         return {alias: past[-1] for alias, past in self.history().items()}
 
     def history(self) -> dict[str, list[Promotion]]:
-        """All promotions of each alias, the current one last.
+        """Return all promotions of each alias, the current one last.
 
         Raises:
             QueryError: the file is damaged.
         """
         try:
             plain = check(json.loads(self.file.read_text("utf-8")))
-            return {alias: [Promotion(**one) for one in past] for alias, past in plain.items() if past}
+            return {alias: [Promotion(**fields) for fields in past] for alias, past in plain.items() if past}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -104,22 +104,22 @@ class Aliases:
                 "away and promote again."
             ) from error
 
-    def copied(self, file: Path, content: bytes) -> Promotion:
-        """A flow file whose content is copied for good; it is served from that copy."""
+    def copy_flow(self, file: Path, content: bytes) -> Promotion:
+        """Copy a flow file for good; it is served from that copy."""
         digest = sha256(content).hexdigest()
         copy = self.folder / "flows" / digest[:16] / file.name
-        if _digest(copy) != digest:
+        if _hash_file(copy) != digest:
             make_folder(copy.parent)
             _replace(copy, content)
         return Promotion(str(copy), digest)
 
-    def promote(self, alias: str, to: Promotion) -> None:
-        """Switch an alias; readers see the one before, or this one. `back` goes to another flow than this one."""
-        with self._changing() as past:
-            before = past.get(alias, [])
-            if before and before[-1].is_same(to):
-                before = before[:-1]
-            past[alias] = [*before, to.but(promoted=time())][-KEPT:]
+    def promote(self, alias: str, promotion: Promotion) -> None:
+        """Switch an alias; readers see the old flow or the new one. `back` returns to a different flow."""
+        with self._lock_history() as past:
+            history = past.get(alias, [])
+            if history and history[-1].is_same(promotion):
+                history = history[:-1]
+            past[alias] = [*history, promotion.but(promoted=time())][-MAX_PROMOTIONS:]
 
     def back(self, alias: str) -> Promotion:
         """Switch an alias to the flow before.
@@ -127,24 +127,24 @@ class Aliases:
         Raises:
             QueryError: no flow was promoted before.
         """
-        with self._changing() as past:
+        with self._lock_history() as past:
             if len(past.get(alias, ())) < 2:
                 raise QueryError(f"{alias} has no flow before this one. Promote one: spolia promote FLOW")
             past[alias] = past[alias][:-1]
             return past[alias][-1]
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, list[Promotion]]]:
-        """The promotions, to be changed while no other process does."""
+    def _lock_history(self) -> Iterator[dict[str, list[Promotion]]]:
+        """Lock and yield the promotions, and save them afterwards."""
         with open(self.folder / "aliases.lock", "ab", opener=private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             past = self.history()
             yield past
-            plain = {alias: [asdict(one) for one in found] for alias, found in past.items()}
+            plain = {alias: [asdict(promotion) for promotion in promotions] for alias, promotions in past.items()}
             _replace(self.file, json.dumps(sign(plain), indent=1).encode())
 
 
-def _digest(file: Path) -> str:
+def _hash_file(file: Path) -> str:
     try:
         return sha256(file.read_bytes()).hexdigest()
     except OSError:

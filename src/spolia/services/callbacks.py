@@ -1,4 +1,5 @@
-"""Post ended tasks to addresses that users name: signed, and again while a receiver is away, as Standard Webhooks.
+"""Callbacks of ended tasks to addresses that users name: signed, and repeated while a receiver is away, as in Standard
+Webhooks.
 
 The callback of a task is a job of its own, made in the transaction that ends the task: one for each task, also if the
 service is killed. Its id is the same at each attempt, so that a receiver knows a repeated one.
@@ -36,14 +37,14 @@ HOUR_S = 3600.0
 WAITS_S = (5.0, 300.0, HOUR_S / 2, *(hours * HOUR_S for hours in (2, 5, 10, 14, 20, 24)))
 """Seconds before each further attempt, give or take 20 %: three days in all, as Standard Webhooks recommends."""
 DAY_S = 24 * HOUR_S
-GONE = 410
+GONE_STATUS = 410
 """The status of a receiver that wants no more."""
-TOGETHER = 8
+BATCH_SIZE = 8
 LONGEST_URL = 2_000
 
 
 class Callbacks:
-    """Posts ended tasks to their addresses.
+    """Sender of ended tasks to their addresses.
 
     Args:
         queue: the jobs. Those with a `callback` in their payload are posted when they have ended.
@@ -53,40 +54,40 @@ class Callbacks:
 
     def __init__(self, queue: JobQueue, folder: Path, hosts: Collection[str] = ()) -> None:
         self.queue, self.folder, self.hosts = queue, folder, frozenset(hosts)
-        self._came = threading.Event()
+        self._wake_event = threading.Event()
 
     @property
     def secret(self) -> str:
-        """What receivers check signatures with.
+        """Return the secret that receivers check signatures with.
 
         Raises:
             QueryError: it is not one.
         """
-        if not (found := os.environ.get(VARIABLE, "")):
+        if not (secret := os.environ.get(VARIABLE, "")):
             file = self.folder / FILE
             if not file.exists():
                 random = secrets.token_bytes(32)
-                with _new(file) as out:
+                with _create_private_file(file) as out:
                     out.write(PREFIX + b64encode(random + crc32(random).to_bytes(4, "big")).decode())
             if damage := secret_damage(file):
                 raise QueryError(damage)
-            found = file.read_text("ascii").strip()
-        if not found.startswith(PREFIX):
+            secret = file.read_text("ascii").strip()
+        if not secret.startswith(PREFIX):
             raise QueryError(f"{VARIABLE} does not begin with {PREFIX}. Write {PREFIX} and 32 random bytes in base64.")
-        return found
+        return secret
 
-    def checked(self, url: str) -> str:
-        """An address, if tasks may be posted there.
+    def check_address(self, url: str) -> str:
+        """Return an address if tasks may be posted there.
 
         Raises:
             QueryError: it is not one.
         """
         try:
             parts = urlsplit(url)
-            at = f"{parts.hostname}:{parts.port}"
+            address = f"{parts.hostname}:{parts.port}"
         except ValueError:
-            parts, at = urlsplit(""), ""
-        is_own = {parts.hostname, at} & self.hosts
+            parts, address = urlsplit(""), ""
+        is_own = {parts.hostname, address} & self.hosts
         if (
             len(url) > LONGEST_URL
             or "@" in parts.netloc
@@ -97,95 +98,95 @@ class Callbacks:
         return url
 
     def deliver(self) -> int:
-        """Post what waits; how many attempts."""
-        claims = self.queue.claim(f"callbacks {os.getpid()}", TOGETHER, queue=CALLBACK, most=len(WAITS_S) + 1)
+        """Post waiting callbacks; return the number of attempts."""
+        claims = self.queue.claim(f"callbacks {os.getpid()}", BATCH_SIZE, queue=CALLBACK, max_claims=len(WAITS_S) + 1)
         if claims:
             with ThreadPoolExecutor(len(claims)) as pool:
-                list(pool.map(self._tell, claims))
+                list(pool.map(self._post_callback, claims))
         return len(claims)
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
         """Post what comes until it is stopped."""
         while not stopped.is_set():
-            self._came.clear()
+            self._wake_event.clear()
             try:
                 if self.deliver():
                     continue
             except Exception as error:  # the queue cannot be read or written now; its leases end
                 logging.getLogger(__name__).warning("Callbacks wait: %s: %s", type(error).__name__, error)
-            self._came.wait(poll_s)
+            self._wake_event.wait(poll_s)
 
     def wake(self) -> None:
-        self._came.set()
+        self._wake_event.set()
 
-    def _tell(self, claim: Claim) -> None:
+    def _post_callback(self, claim: Claim) -> None:
         job = self.queue.job(claim.payload["task"])
         if job is None:  # forgotten meanwhile
             self.queue.end([claim], "failed", "The task is not kept any more.")
             return
-        id, body = f"task_{job.id}", json.dumps(told(job)).encode()
-        headers = {"Content-Type": "application/json", **signed(self.secret, id, int(time()), body)}
+        id, body = f"task_{job.id}", json.dumps(callback_body(job)).encode()
+        headers = {"Content-Type": "application/json", **sign_headers(self.secret, id, int(time()), body)}
         try:
             post(str(job.payload[CALLBACK]), body, allow=self.hosts, headers=headers)
         except EgressFailed as error:
-            self._again(claim, error)
+            self._retry_later(claim, error)
         except EgressRefused as error:
-            if error.status and error.status != GONE:
-                self._again(claim, error)
+            if error.status and error.status != GONE_STATUS:
+                self._retry_later(claim, error)
                 return
             logging.getLogger(__name__).warning("The callback of task %d was not taken: %s", job.id, error)
             self.queue.end([claim], "failed", str(error))
         else:
             self.queue.end([claim])
 
-    def _again(self, claim: Claim, error: EgressError) -> None:
+    def _retry_later(self, claim: Claim, error: EgressError) -> None:
         wait_s = (*WAITS_S, 0.0)[min(claim.token, len(WAITS_S) + 1) - 1] * uniform(0.8, 1.2)
         self.queue.retry([claim], str(error), max(wait_s, min(error.after_s, DAY_S)), len(WAITS_S) + 1)
 
 
 def secret_damage(file: Path) -> str:
-    """How the secret that Spolia has made was changed, in words; one of the user's own has no checksum."""
+    """Describe how Spolia's own secret was changed; empty if intact. A user's own secret has no checksum."""
     text = file.read_bytes()
     if text.startswith(PREFIX.encode()) and len(text) != len(PREFIX) + 48:
         return ""
     with suppress(ValueError):
-        made = b64decode(text[len(PREFIX) :], validate=True)
-        if text.startswith(PREFIX.encode()) and crc32(made[:32]) == int.from_bytes(made[32:], "big"):
+        decoded = b64decode(text[len(PREFIX) :], validate=True)
+        if text.startswith(PREFIX.encode()) and crc32(decoded[:32]) == int.from_bytes(decoded[32:], "big"):
             return ""
     return f"{file} is damaged: it is not the secret that was written. Restore it from a backup, or remove it."
 
 
 def task_data(job: Job) -> dict[str, Any]:
-    """A task as plain data."""
+    """Return a task as plain data."""
     return {
         "task": job.id, "change": job.kind, "document": job.payload["name"], "state": job.state, "reason": job.reason,
         "made": job.made, "ended": job.ended or None,
     }  # fmt: skip
 
 
-def told(job: Job) -> dict[str, Any]:
-    """The body of a callback."""
+def callback_body(job: Job) -> dict[str, Any]:
+    """Return the body of a callback."""
     return {
         "type": f"task.{job.state}", "timestamp": datetime.fromtimestamp(job.ended, UTC).isoformat(),
         "data": task_data(job),
     }  # fmt: skip
 
 
-def signed(secret: str, id: str, at: int, body: bytes) -> Mapping[str, str]:
-    """The headers of a callback.
+def sign_headers(secret: str, id: str, timestamp: int, body: bytes) -> Mapping[str, str]:
+    """Return the headers of a callback, with its signature.
 
-    >>> signed("whsec_c2VjcmV0", "task_1", 0, b"{}")["webhook-signature"]
+    >>> sign_headers("whsec_c2VjcmV0", "task_1", 0, b"{}")["webhook-signature"]
     'v1,JxuCPNVhuthR0rHwN7s05nVP0QemomrOHcxv7XuWaV8='
     """
-    digest = hmac.digest(b64decode(secret.removeprefix(PREFIX)), f"{id}.{at}.".encode() + body, "sha256")
+    digest = hmac.digest(b64decode(secret.removeprefix(PREFIX)), f"{id}.{timestamp}.".encode() + body, "sha256")
     return {
-        "webhook-id": id, "webhook-timestamp": str(at), "webhook-signature": f"v1,{b64encode(digest).decode()}",
+        "webhook-id": id, "webhook-timestamp": str(timestamp), "webhook-signature": f"v1,{b64encode(digest).decode()}",
     }  # fmt: skip
 
 
 @contextmanager
-def _new(file: Path) -> Iterator[Any]:
-    """A file that only the user can read; it is there as soon as it is whole."""
+def _create_private_file(file: Path) -> Iterator[Any]:
+    """Create a file that only the user can read; it appears only when it is complete."""
     make_folder(file.parent)
     part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     with open(part, "x", encoding="ascii", opener=private) as out:

@@ -1,4 +1,4 @@
-"""A queue of jobs in one table: many workers, each job done once, although workers are killed.
+"""Queue of jobs in one table: many workers, each job done once, although workers are killed.
 
 A claim is a lease with a number (a fencing token). A worker that is slow keeps its lease by renewing it. When a lease
 ends, another worker may claim the job. The queue then refuses what the first one says, since its number is old.
@@ -35,7 +35,7 @@ TABLE = """CREATE TABLE IF NOT EXISTS jobs (
     due DOUBLE PRECISION NOT NULL, token BIGINT NOT NULL DEFAULT 0, worker TEXT NOT NULL DEFAULT '',
     reason TEXT NOT NULL DEFAULT '', made DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION NOT NULL DEFAULT 0
 )"""
-MORE = (
+OTHER_TABLES = (
     "CREATE TABLE IF NOT EXISTS attachments (job BIGINT PRIMARY KEY, data {bytes} NOT NULL)",
     "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (queue, due, id) WHERE state IN ('waiting', 'working')",
     "CREATE INDEX IF NOT EXISTS jobs_subject ON jobs (subject, id) WHERE subject <> ''",
@@ -178,23 +178,23 @@ class JobTable(Protocol):
     now: str
     """The time as an expression: that of the database where machines share it, so that their clocks do not matter."""
     skip: str
-    alone: str
+    lock_statement: str
     """Waits in a transaction until no other one has asked for it; empty where one writes at a time."""
 
     def transaction(self) -> Any:
-        """A context in which `ask` may be called, all or nothing; one in another is a part of it."""
+        """Open a transaction in which `ask` may be called, all or nothing; a nested one is part of the outer one."""
 
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        """What a statement returns for each row of values, in their order."""
+        """Return the result rows of a statement for each row of values, in their order."""
 
     def clean(self) -> bool:
-        """Let go of bytes that were deleted; False if others read them now, so that it is to be called again."""
+        """Free the space of deleted bytes; return False if readers hold it now and it must be called again."""
 
 
 class SqliteTable:
-    """The table in a file."""
+    """Table of jobs in a file."""
 
-    now, skip, alone = ":now", "", ""
+    now, skip, lock_statement = ":now", "", ""
 
     def __init__(self, file: Path) -> None:
         self._lock, self.file = RLock(), file
@@ -202,7 +202,7 @@ class SqliteTable:
         for setting in ("journal_mode = WAL", f"journal_size_limit = {MOST_LOG_BYTES}", "secure_delete = ON"):
             self._connection.execute(f"PRAGMA {setting}")
         with self.transaction():
-            for statement in (TABLE, *MORE):
+            for statement in (TABLE, *OTHER_TABLES):
                 self._connection.execute(statement.format(key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB"))
             guard(self._connection)
 
@@ -226,7 +226,7 @@ class SqliteTable:
 
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         now = time.time()
-        return [found for row in rows for found in self._connection.execute(statement, {**row, "now": now})]
+        return [result for row in rows for result in self._connection.execute(statement, {**row, "now": now})]
 
     def clean(self) -> bool:
         with self._lock:
@@ -242,7 +242,7 @@ class SqliteTable:
 
 
 class JobQueue:
-    """Jobs of a table.
+    """Queue of jobs in a table.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -254,113 +254,133 @@ class JobQueue:
     """
 
     def __init__(self, table: JobTable) -> None:
-        self.table, self._looked = table, time.monotonic()
+        self.table, self._last_look = table, time.monotonic()
 
-    def _asked(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    def _ask_in_transaction(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         with self.table.transaction():
             return self._ask(statement, rows)
 
     def _ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         return self.table.ask(statement.format(now=self.table.now, skip=self.table.skip), rows)
 
-    def put(self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO] = (), of: Sequence[int] = ()) -> list[int]:
-        """Add jobs, all or none; their ids. A job whose name is taken is the one that has it.
+    def enqueue(
+        self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO] = (), source_ids: Sequence[int] = ()
+    ) -> list[int]:
+        """Add jobs, all or none; return their ids. A job whose name is taken is the existing one.
 
         Args:
             attachments: files with the bytes of each job, if they have any.
-            of: the job whose bytes each one gets too, instead.
+            source_ids: the job whose bytes each one gets too, instead.
         """
         rows = [{**vars(job), "payload": json.dumps(job.payload)} for job in jobs]
         with self.table.transaction():
             ids = [id for (id,) in self._ask(PUT, rows)]
             self._ask(ATTACH, ({"job": id, "data": file.read()} for id, file in zip(ids, attachments, strict=False)))
-            self._ask(COPY, [{"id": id, "of": one} for id, one in zip(ids, of, strict=False) if id > one])
+            self._ask(
+                COPY,
+                [{"id": id, "of": source_id} for id, source_id in zip(ids, source_ids, strict=False) if id > source_id],
+            )
             return ids
 
     @contextmanager
     def changes(self, subjects: Iterable[str] = ()) -> Iterator[dict[str, Job]]:
-        """A transaction in which no other one changes subjects: the last job of each of these that waits or is done."""
+        """Open a transaction that alone may change subjects; yield the last job of each one that waits or is done."""
         with self.table.transaction():
-            if self.table.alone:
-                self._ask(self.table.alone, [{}])
-            found = self._ask(LATEST, [{"subject": one, "also": True} for one in subjects])
-            yield {subject: _job(row) for subject, *row in found}
+            if self.table.lock_statement:
+                self._ask(self.table.lock_statement, [{}])
+            rows = self._ask(LATEST, [{"subject": changed_subject, "also": True} for changed_subject in subjects])
+            yield {subject: _parse_job(row) for subject, *row in rows}
 
     def restore(self, jobs: Sequence[NewJob], attachments: Sequence[BinaryIO]) -> list[int]:
-        """Add jobs with their bytes as done, unless a newer one is known of their subject; the ids of those added."""
+        """Add jobs with their bytes as done, unless their subject has a newer one; return the ids of those added."""
         with self.table.transaction():
-            missing = [at for at, job in enumerate(jobs) if not self._ask(LAST, [{"subject": job.subject}])]
-            rows = [{**vars(jobs[at]), "payload": json.dumps(jobs[at].payload)} for at in missing]
+            missing = [index for index, job in enumerate(jobs) if not self._ask(LAST, [{"subject": job.subject}])]
+            rows = [{**vars(jobs[index]), "payload": json.dumps(jobs[index].payload)} for index in missing]
             ids = [id for (id,) in self._ask(PUT, rows)]
             self._ask(
-                ATTACH, ({"job": id, "data": attachments[at].read()} for id, at in zip(ids, missing, strict=True))
+                ATTACH, ({"job": id, "data": attachments[index].read()} for id, index in zip(ids, missing, strict=True))
             )
             self._ask(RESTORED, [{"id": id} for id in ids])
             return ids
 
-    def named(self, names: Iterable[str | None]) -> list[int]:
-        """The ids of the jobs with these names, as far as there are any."""
-        return [id for (id,) in self._asked(NAMED, [{"name": one} for one in names])]
+    def job_ids(self, names: Iterable[str | None]) -> list[int]:
+        """Return the ids of the jobs with these names; unknown names are left out."""
+        return [id for (id,) in self._ask_in_transaction(NAMED, [{"name": name} for name in names])]
 
-    def last(self, subject: str) -> Job | None:
-        """The last job on a subject that was not cancelled."""
-        return next(map(_job, self._asked(LAST, [{"subject": subject}])), None)
+    def last_job(self, subject: str) -> Job | None:
+        """Return the last job on a subject that was not cancelled."""
+        return next(map(_parse_job, self._ask_in_transaction(LAST, [{"subject": subject}])), None)
 
     def subjects(self, prefix: str = "", owner: str = "") -> list[str]:
-        """What jobs change whose subject begins so, of an owner or of all, unless they have failed."""
+        """Return the subjects with this prefix, of an owner or of all, unless their jobs have failed."""
         escaped = prefix.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-        found = self._asked(SUBJECTS, [{"like": f"{escaped}%", "owner": owner}])
-        return sorted(subject for (subject,) in found if subject and subject.startswith(prefix))
+        rows = self._ask_in_transaction(SUBJECTS, [{"like": f"{escaped}%", "owner": owner}])
+        return sorted(subject for (subject,) in rows if subject and subject.startswith(prefix))
 
-    def undone(self, owner: str, after: str = "", limit: int = 100) -> list[Job]:
-        """By subject, an owner's jobs that are the last on their subject and wait, are worked on or have failed, unless
-        they delete."""
-        return [_job(row) for row in self._asked(UNDONE, [{"owner": owner, "after": after, "limit": limit}])]
-
-    def last_done(self, subject: str) -> Job | None:
-        return next((_job(row) for _, *row in self._asked(LATEST, [{"subject": subject, "also": False}])), None)
-
-    def attachment(self, id: int) -> bytes | None:
-        """The bytes of a job; None if it has none, or none any more."""
-        return next((bytes(data) for (data,) in self._asked(ATTACHED, [{"id": id}])), None)
-
-    def detach(self, subjects: Iterable[str], keeps: bool) -> list[int]:
-        """Delete the bytes of ended jobs on these subjects, except, if it `keeps` them, those of the last that is done
-        on each; the ids of the jobs."""
-        return [id for (id,) in self._asked(DETACH, [{"subject": one, "keeps": keeps} for one in subjects])]
-
-    def claim(
-        self, worker: str, limit: int = 1, lease_s: float = LEASE_S, queue: str = "", most: int = MOST_CLAIMS
-    ) -> list[Claim]:
-        """Take jobs, oldest first; one that was claimed `most` times is parked instead."""
-        how: dict[str, Any] = {"worker": worker, "limit": limit, "lease_s": lease_s, "queue": queue}
-        with self.table.transaction():
-            found = sorted(self._ask(CLAIM, [{**how, "most": most, "killed": KILLED}]))
-            self._call_back(id for id, *_, state in found if state == "failed")
-            if not found and time.monotonic() - self._looked >= LOOK_S:
-                self._looked = time.monotonic()
-                self._ask(SET_BACK, [{"longest": LONGEST_S}])
+    def unfinished_jobs(self, owner: str, after_subject: str = "", limit: int = 100) -> list[Job]:
+        """Return an owner's jobs, by subject, that are the last on their subject and wait, are worked on or have
+        failed, unless they delete."""
         return [
-            Claim(id, kind, json.loads(said), token) for id, kind, said, token, state in found if state == "working"
+            _parse_job(row)
+            for row in self._ask_in_transaction(UNDONE, [{"owner": owner, "after": after_subject, "limit": limit}])
         ]
 
-    def hand_in(self, claim: Claim, result: bytes) -> bool:
-        """End a job with a result in the place of its bytes; whether it was still held."""
-        with self.table.transaction():
-            held = self._ask(END, [{"id": claim.id, "token": claim.token, "state": "done", "reason": ""}])
-            self._ask(RESULT, [{"id": id, "data": result} for (id,) in held])
-            return bool(held)
+    def last_done_job(self, subject: str) -> Job | None:
+        return next(
+            (_parse_job(row) for _, *row in self._ask_in_transaction(LATEST, [{"subject": subject, "also": False}])),
+            None,
+        )
 
-    def take(self, ids: Iterable[int]) -> list[tuple[Job, bytes]]:
-        """Those of these jobs that have ended, with their results; they are deleted."""
+    def attachment(self, id: int) -> bytes | None:
+        """Return the bytes of a job; None if it has none, or they are deleted."""
+        return next((bytes(data) for (data,) in self._ask_in_transaction(ATTACHED, [{"id": id}])), None)
+
+    def detach(self, subjects: Iterable[str], keeps: bool) -> list[int]:
+        """Delete the bytes of ended jobs on these subjects; with `keeps`, except those of the last done job on each.
+        Return the ids of the jobs."""
+        return [
+            id
+            for (id,) in self._ask_in_transaction(
+                DETACH, [{"subject": subject, "keeps": keeps} for subject in subjects]
+            )
+        ]
+
+    def claim(
+        self, worker: str, limit: int = 1, lease_s: float = LEASE_S, queue: str = "", max_claims: int = MOST_CLAIMS
+    ) -> list[Claim]:
+        """Take jobs, oldest first; park one that was claimed `max_claims` times."""
+        values: dict[str, Any] = {"worker": worker, "limit": limit, "lease_s": lease_s, "queue": queue}
         with self.table.transaction():
-            ended = [_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
-            found = [(job, b"".join(bytes(data) for (data,) in self._ask(ATTACHED, [{"id": job.id}]))) for job in ended]
+            rows = sorted(self._ask(CLAIM, [{**values, "most": max_claims, "killed": KILLED}]))
+            self._enqueue_callbacks(id for id, *_, state in rows if state == "failed")
+            if not rows and time.monotonic() - self._last_look >= LOOK_S:
+                self._last_look = time.monotonic()
+                self._ask(SET_BACK, [{"longest": LONGEST_S}])
+        return [
+            Claim(id, kind, json.loads(payload), token)
+            for id, kind, payload, token, state in rows
+            if state == "working"
+        ]
+
+    def end_with_result(self, claim: Claim, result: bytes) -> bool:
+        """End a job with a result in the place of its bytes; return whether it was still held."""
+        with self.table.transaction():
+            ended_ids = self._ask(END, [{"id": claim.id, "token": claim.token, "state": "done", "reason": ""}])
+            self._ask(RESULT, [{"id": id, "data": result} for (id,) in ended_ids])
+            return bool(ended_ids)
+
+    def take_results(self, ids: Iterable[int]) -> list[tuple[Job, bytes]]:
+        """Return these jobs that have ended, with their results, and delete them."""
+        with self.table.transaction():
+            ended = [_parse_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
+            results = [
+                (job, b"".join(bytes(data) for (data,) in self._ask(ATTACHED, [{"id": job.id}]))) for job in ended
+            ]
             self._remove([job.id for job in ended])
-            return found
+            return results
 
     def remove(self, ids: Sequence[int]) -> None:
-        """Delete jobs, whatever their state is."""
+        """Delete jobs in any state."""
         with self.table.transaction():
             self._remove(ids)
 
@@ -368,9 +388,9 @@ class JobQueue:
         for statement in REMOVE:
             self._ask(statement, [{"id": id} for id in ids])
 
-    def attend(self, name: str, role: str, lease_s: float, row: int | None = None) -> int:
-        """Say that a service or a worker is there, for as long as the lease; the row that says so. With the first row,
-        those of others that are away are deleted, and what was to be done for them."""
+    def record_presence(self, name: str, role: str, lease_s: float, row: int | None = None) -> int:
+        """Record that a service or a worker is present for the lease; return its row. The first call deletes rows and
+        work of absent ones."""
         here = {"id": row, "lease_s": lease_s}
         with self.table.transaction():
             if row is None or not self._ask(PRESENT, [here]):
@@ -380,94 +400,98 @@ class JobQueue:
                 self._ask(PRESENT, [{**here, "id": row}])
         return int(row)
 
-    def present(self, role: str) -> list[str]:
-        """The services or workers that are there."""
-        return [name for (name,) in self._asked(PRESENCE, [{"queue": role}])]
+    def present_names(self, role: str) -> list[str]:
+        """Return the names of the services or workers that are present."""
+        return [name for (name,) in self._ask_in_transaction(PRESENCE, [{"queue": role}])]
 
     def renew(self, claims: Sequence[Claim], lease_s: float = LEASE_S) -> list[int]:
-        """Hold jobs longer; the ids of the jobs that are still held."""
-        return self._told(RENEW, claims, lease_s=lease_s)
+        """Hold jobs longer; return the ids of the jobs that are still held."""
+        return self._update_claims(RENEW, claims, lease_s=lease_s)
 
     def end(self, claims: Sequence[Claim], state: JobState = "done", reason: str = "") -> list[int]:
-        """Say that jobs are done, or failed for good; the ids of the jobs that were still held."""
-        return self._told(END, claims, state=state, reason=reason)
+        """Mark jobs as done, or as failed for good; return the ids of the jobs that were still held."""
+        return self._update_claims(END, claims, state=state, reason=reason)
 
-    def retry(self, claims: Sequence[Claim], reason: str, after_s: float, most: int = MOST_CLAIMS) -> list[int]:
-        """Give jobs back, to be claimed again after a while; a job that was claimed `most` times is parked."""
-        return self._told(RETRY, claims, reason=reason, after_s=after_s, most=most)
+    def retry(self, claims: Sequence[Claim], reason: str, after_s: float, max_claims: int = MOST_CLAIMS) -> list[int]:
+        """Give jobs back, to be claimed again after a while; park a job that was claimed `max_claims` times."""
+        return self._update_claims(RETRY, claims, reason=reason, after_s=after_s, most=max_claims)
 
-    def _told(self, statement: str, claims: Sequence[Claim], **how: Any) -> list[int]:
-        rows = [{"id": one.id, "token": one.token, **how} for one in claims]
+    def _update_claims(self, statement: str, claims: Sequence[Claim], **values: Any) -> list[int]:
+        rows = [{"id": claim.id, "token": claim.token, **values} for claim in claims]
         with self.table.transaction():
-            held = [id for (id,) in self._ask(statement, rows)]
-            if waited := {one.id for one in claims if CALLBACK in one.payload}:
-                self._call_back(id for id in held if id in waited)
-            return held
+            ids = [id for (id,) in self._ask(statement, rows)]
+            if waited := {claim.id for claim in claims if CALLBACK in claim.payload}:
+                self._enqueue_callbacks(id for id in ids if id in waited)
+            return ids
 
-    def _call_back(self, ids: Iterable[int]) -> None:
-        """Put a job for each of these that has ended and has a callback: one for each, also after a second end."""
-        ended = [_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
-        called = [
+    def _enqueue_callbacks(self, ids: Iterable[int]) -> None:
+        """Add a callback job for each of these jobs that has ended and names one; a second end adds no other."""
+        ended = [_parse_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
+        callbacks = [
             NewJob(CALLBACK, {"task": job.id}, callback_name(job.id), owner=job.owner, queue=CALLBACK)
             for job in ended
             if CALLBACK in job.payload
         ]
-        self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)} for job in called])
+        self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)} for job in callbacks])
 
     def deliveries(self, jobs: Iterable[Job]) -> dict[int, Delivery]:
-        """Return what became of the callbacks of these jobs, as far as they have one, by the id of the job."""
-        called = [one.id for one in jobs if CALLBACK in one.payload]
-        rows = self._asked(DELIVERY, [{"name": callback_name(id)} for id in called])
-        known = {name: Delivery(state, attempts, reason) for name, state, attempts, reason in rows}
-        return {id: known.get(callback_name(id), Delivery()) for id in called}
+        """Return the state of these jobs' callbacks, by the id of the job; jobs without one are left out."""
+        job_ids = [job.id for job in jobs if CALLBACK in job.payload]
+        rows = self._ask_in_transaction(DELIVERY, [{"name": callback_name(id)} for id in job_ids])
+        by_name = {name: Delivery(state, attempts, reason) for name, state, attempts, reason in rows}
+        return {id: by_name.get(callback_name(id), Delivery()) for id in job_ids}
 
-    def outdated(self, claims: Sequence[Claim]) -> list[int]:
-        """The ids of the jobs whose subject a newer job has changed meanwhile."""
-        return self._told(OUTDATED, claims)
+    def outdated_ids(self, claims: Sequence[Claim]) -> list[int]:
+        """Return the ids of the jobs whose subject a newer job has changed meanwhile."""
+        return self._update_claims(OUTDATED, claims)
 
     def cancel(self, id: int) -> bool:
-        """Cancel a job that no worker has taken; whether it was one."""
+        """Cancel a job that no worker has taken; return whether it was cancelled."""
         with self.table.transaction():
             cancelled = self._ask(CANCEL, [{"id": id}])
-            self._call_back(id for (id,) in cancelled)
+            self._enqueue_callbacks(id for (id,) in cancelled)
             return bool(cancelled)
 
     def job(self, id: int) -> Job | None:
-        return next(iter(self.look([id])), None)
+        return next(iter(self.find_jobs([id])), None)
 
-    def look(self, ids: Iterable[int]) -> list[Job]:
-        """These jobs, as far as they are known."""
-        return [_job(row) for row in self._asked(LOOK, [{"id": id} for id in ids if 0 < id <= NEWEST])]
+    def find_jobs(self, ids: Iterable[int]) -> list[Job]:
+        """Return these jobs; unknown ids are left out."""
+        return [
+            _parse_job(row) for row in self._ask_in_transaction(LOOK, [{"id": id} for id in ids if 0 < id <= NEWEST])
+        ]
 
-    def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before: int = NEWEST) -> list[Job]:
-        """The newest jobs, of a state and an owner or of all."""
-        how = {"state": state, "owner": owner, "limit": limit, "before": before}
-        return [_job(row) for row in self._asked(LIST, [how])]
+    def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before_id: int = NEWEST) -> list[Job]:
+        """Return the newest jobs, of a state and an owner or of all."""
+        values = {"state": state, "owner": owner, "limit": limit, "before": before_id}
+        return [_parse_job(row) for row in self._ask_in_transaction(LIST, [values])]
 
-    def open(self, subjects: Iterable[str]) -> list[Job]:
-        """The jobs on these subjects that have not ended."""
-        return [_job(row) for row in self._asked(OPEN, [{"subject": one} for one in subjects])]
+    def open_jobs(self, subjects: Iterable[str]) -> list[Job]:
+        """Return the jobs on these subjects that have not ended."""
+        return [
+            _parse_job(row) for row in self._ask_in_transaction(OPEN, [{"subject": subject} for subject in subjects])
+        ]
 
     def counts(self, queue: str = "") -> dict[str, int]:
-        return {state: int(number) for state, number in self._asked(COUNT, [{"queue": queue}])}
+        return {state: int(number) for state, number in self._ask_in_transaction(COUNT, [{"queue": queue}])}
 
     def load(self, queue: str = "") -> tuple[dict[str, int], float]:
         """Return the number of jobs by state, and the age in seconds of the oldest that has not ended."""
-        ((oldest_s,),) = self._asked(OLDEST_S, [{"queue": queue}])
+        ((oldest_s,),) = self._ask_in_transaction(OLDEST_S, [{"queue": queue}])
         return self.counts(queue), max(0.0, oldest_s or 0.0)
 
-    def forget(self, age_s: float) -> int:
-        """Delete jobs that ended longer ago, except the last one that is done on each subject; how many."""
+    def delete_old_jobs(self, age_s: float) -> int:
+        """Delete jobs that ended longer ago, except the last done one on each subject; return their number."""
         with self.table.transaction():
-            found = self._ask(FORGET, [{"age_s": age_s}])
+            rows = self._ask(FORGET, [{"age_s": age_s}])
             self._ask(DETACH_UNKNOWN, [{}])
-            return len(found)
+            return len(rows)
 
 
 def callback_name(id: int) -> str:
     return f"%callback|{id}"
 
 
-def _job(row: Sequence[Any]) -> Job:
+def _parse_job(row: Sequence[Any]) -> Job:
     id, kind, payload, *rest = row
     return Job(id, kind, json.loads(payload), *rest)

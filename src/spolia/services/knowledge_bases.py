@@ -35,7 +35,7 @@ _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def base_of(name: str) -> str:
-    """The knowledge base of a document: the first folder in its name.
+    """Return the knowledge base of a document: the first folder in its name.
 
     >>> base_of("notes/2026/tides.md"), base_of("tides.md")
     ('notes', '')
@@ -52,20 +52,20 @@ _LATIN = str.maketrans(
 """Cyrillic and Greek letters that look like Latin ones, from Unicode's list of confusables (UTS 39)."""
 
 
-def look_of(base: str) -> str:
+def confusable_skeleton(base: str) -> str:
     """Return the same text for names that look alike: without invisible characters, in compatibility form (NFKC), with
     Latin letters for those of other scripts that have their shape. Case and accents still differ.
 
-    >>> look_of("S\\u0415C"), look_of("\\uff33EC\\u200b"), look_of("sec")
+    >>> confusable_skeleton("S\\u0415C"), confusable_skeleton("\\uff33EC\\u200b"), confusable_skeleton("sec")
     ('SEC', 'SEC', 'sec')
     """
-    seen = "".join(one for one in base if category(one) not in ("Cf", "Cc", "Zl", "Zp"))
-    return normalize("NFKC", seen).translate(_LATIN)
+    visible = "".join(character for character in base if category(character) not in ("Cf", "Cc", "Zl", "Zp"))
+    return normalize("NFKC", visible).translate(_LATIN)
 
 
 @dataclass(frozen=True)
 class Requester(Value):
-    """The user behind a change.
+    """User behind a change.
 
     Args:
         name: of the key; tasks belong to it.
@@ -115,15 +115,15 @@ class KnowledgeBase(Value):
     access: tuple[str, ...] = ()
     made: float = 0.0
 
-    def admits(self, asker: Requester) -> bool:
-        """Whether a user may add documents."""
-        if not self.access or asker.principals is None:
+    def admits(self, requester: Requester) -> bool:
+        """Return whether a user may add documents."""
+        if not self.access or requester.principals is None:
             return True
-        return asker.is_owner(self.owner) or not asker.principals.isdisjoint(self.access)
+        return requester.is_owner(self.owner) or not requester.principals.isdisjoint(self.access)
 
 
 class KnowledgeBases:
-    """The knowledge bases of a store that have a description or readers of their own, beside its table of jobs.
+    """Knowledge bases of a store that have a description or readers of their own, stored with its table of jobs.
 
     >>> import tempfile
     >>> from spolia.services.jobs import SqliteTable
@@ -138,31 +138,31 @@ class KnowledgeBases:
         self.table = table
 
     def all(self) -> dict[str, KnowledgeBase]:
-        """By name."""
+        """Return all knowledge bases by name."""
         with self.table.transaction():
             rows = self.table.ask(LIST_BASES, [{}])
         return {
-            name: KnowledgeBase(name, description, owner, tuple(json.loads(access)), made)
-            for name, description, owner, access, made in rows
+            name: KnowledgeBase(name, description, owner, tuple(json.loads(access)), created)
+            for name, description, owner, access, created in rows
         }
 
-    def put(self, base: KnowledgeBase) -> None:
+    def save(self, base: KnowledgeBase) -> None:
         """Add a knowledge base, or change the description and readers of one; its owner stays."""
         row = {**vars(base), "access": json.dumps(base.access), "made": base.made or time()}
-        self._change(PUT_BASE, row)
+        self._execute(PUT_BASE, row)
 
     def remove(self, name: str) -> None:
         """Forget a knowledge base; its documents stay."""
-        self._change(REMOVE_BASE, {"name": name})
+        self._execute(REMOVE_BASE, {"name": name})
 
-    def _change(self, statement: str, row: dict[str, object]) -> None:
+    def _execute(self, statement: str, row: dict[str, object]) -> None:
         with self.table.transaction():
             self.table.ask(statement, [row])
 
 
 class ServerFolders:
-    """Folders by their names. Nothing outside them is opened, and no link in them is followed, also not by a link that
-    somebody puts there meanwhile: each part of a path is opened in the folder before it.
+    """Folders by their names. Nothing outside them is opened, and no link in them is followed, even one added
+    meanwhile: each part of a path is opened in its parent folder.
 
     Raises:
         QueryError: one is not a folder, or two have the same name.
@@ -179,16 +179,16 @@ class ServerFolders:
 
     def __init__(self, folders: Iterable[str | Path]) -> None:
         self._folders: dict[str, Path] = {}
-        for one in folders:
-            folder = Path(os.path.abspath(one))
+        for path in folders:
+            folder = Path(os.path.abspath(path))
             if not folder.is_dir():
-                raise QueryError(f"{one} is not a folder. Write one whose files may be added by their path.")
+                raise QueryError(f"{path} is not a folder. Write one whose files may be added by their path.")
             if self._folders.setdefault(folder.name, folder) != folder:
                 raise QueryError(f"Two folders have the name {folder.name!r}. Rename one.")
 
     def files(self, paths: Iterable[str], readers: Mapping[str, FileReader]) -> list[str]:
-        """The names of documents at paths: of files, and of all files in folders that a reader knows. Links and hidden
-        files in a folder are left out.
+        """Return the names of documents at paths: of files, and of all files in folders whose format a reader knows.
+        Links and hidden files in a folder are left out.
 
         Args:
             paths: `/srv/notes/tides.md`, or `notes/tides.md` in the folder `notes`.
@@ -197,48 +197,56 @@ class ServerFolders:
             NotAllowed: one is in none of the folders, or there is a link in it.
             NotFound: nothing is there.
         """
-        return list(dict.fromkeys(name for path in paths for name in self._files(path, readers)))
+        return list(dict.fromkeys(name for path in paths for name in self._list_files(path, readers)))
 
-    def _files(self, path: str, readers: Mapping[str, FileReader]) -> list[str]:
-        name = self._name(path)
-        with self._opened(name) as descriptor:
+    def _list_files(self, path: str, readers: Mapping[str, FileReader]) -> list[str]:
+        name = self._document_name(path)
+        with self._open_path(name) as descriptor:
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 return [name]
-            found: list[str] = []
-            for at, folders, files, inner in os.fwalk(".", dir_fd=descriptor, follow_symlinks=False):
-                folders[:] = sorted(one for one in folders if not _is_hidden(one))
-                seen = (one for one in sorted(files) if not _is_hidden(one) and reader_of(one, readers) is not None)
-                found += [str(PurePosixPath(name, at, one)) for one in seen if _is_file(one, inner)]
-                if len(found) > MOST_FILES:
+            found_names: list[str] = []
+            for directory, folders, files, inner in os.fwalk(".", dir_fd=descriptor, follow_symlinks=False):
+                folders[:] = sorted(entry for entry in folders if not _is_hidden(entry))
+                readable = (
+                    entry for entry in sorted(files) if not _is_hidden(entry) and reader_of(entry, readers) is not None
+                )
+                found_names += [
+                    str(PurePosixPath(name, directory, entry)) for entry in readable if _is_file(entry, inner)
+                ]
+                if len(found_names) > MOST_FILES:
                     raise QueryError(f"{path!r:.200} holds more than {MOST_FILES:,} files. Add the folders in it.")
-            return found
+            return found_names
 
     def state(self, name: str) -> tuple[int, int, int]:
-        """Differs after a change of a file; its time of change first, in nanoseconds."""
-        with self._opened(name) as descriptor:
-            found = os.fstat(descriptor)
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        """Return a value that differs after a change of a file; its first number is the time of change in nanoseconds."""
+        with self._open_path(name) as descriptor:
+            status = os.fstat(descriptor)
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     @property
     def names(self) -> list[str]:
         return list(self._folders)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file, which does not change meanwhile."""
-        with self._opened(name) as descriptor, open(descriptor, "rb", closefd=False) as file:
-            before = os.fstat(descriptor)
-            if not stat.S_ISREG(before.st_mode):
+        """Return the bytes of a file; raise DocumentError if it changes meanwhile."""
+        with self._open_path(name) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            old_status = os.fstat(descriptor)
+            if not stat.S_ISREG(old_status.st_mode):
                 raise NotFound(f"{name!r:.200} is not a file. Write the path of one.")
             data = file.read(LARGEST_BYTES + 1)
-            after = os.fstat(descriptor)
+            new_status = os.fstat(descriptor)
         if len(data) > LARGEST_BYTES:
             raise QueryError(f"{name!r:.200} has more than {LARGEST_BYTES:,} bytes. Split it.")
-        if (before.st_size, before.st_mtime_ns, len(data)) != (after.st_size, after.st_mtime_ns, after.st_size):
+        if (old_status.st_size, old_status.st_mtime_ns, len(data)) != (
+            new_status.st_size,
+            new_status.st_mtime_ns,
+            new_status.st_size,
+        ):
             raise DocumentError(f"{name!r:.200} changed while it was read. Add it again.")
         return data
 
-    def _name(self, path: str) -> str:
-        """A path as the name of its folder with what is in it; only the text decides."""
+    def _document_name(self, path: str) -> str:
+        """Return a path as the name of its folder and the rest below it; only the text decides."""
         parts = PurePosixPath(path).parts
         for name, folder in self._folders.items() if "\0" not in path else ():
             outer = (name,) if parts[:1] == (name,) else folder.parts
@@ -251,7 +259,7 @@ class ServerFolders:
         )
 
     @contextmanager
-    def _opened(self, name: str) -> Iterator[int]:
+    def _open_path(self, name: str) -> Iterator[int]:
         first, *parts = PurePosixPath(name).parts
         descriptor = os.open(self._folders[first], os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:

@@ -1,4 +1,4 @@
-"""The table of jobs in a store's schema in PostgreSQL: workers on many machines."""
+"""Table of jobs in a store's schema in PostgreSQL: workers on many machines."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 import psycopg
 
-from spolia.services.jobs import MORE, TABLE
+from spolia.services.jobs import OTHER_TABLES, TABLE
 from spolia.stores.backends.postgres.address import Address
 from spolia.stores.backends.postgres.dialect import translate_error
 from spolia.stores.backends.postgres.session import WRITE_S, connect
 
-_NAMED = re.compile(r"(?<!:):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 
 
 @contextmanager
-def _translated(address: Address) -> Iterator[None]:
+def _translate_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
@@ -27,23 +27,23 @@ def _translated(address: Address) -> Iterator[None]:
 
 
 class PostgresTable:
-    """The table in a schema. Its connection is opened again after the server was away."""
+    """Table of jobs in a schema. Its connection is opened again after the server was away."""
 
     now, skip = "extract(epoch FROM clock_timestamp())::float8", "FOR UPDATE SKIP LOCKED"
-    alone = "SELECT pg_advisory_xact_lock(hashtextextended('spolia changes ' || current_schema(), 0))"
+    lock_statement = "SELECT pg_advisory_xact_lock(hashtextextended('spolia changes ' || current_schema(), 0))"
 
     def __init__(self, address: Address) -> None:
         self.address, self._lock, self._depth = address, RLock(), 0
         self._connection = connect(address, WRITE_S, f"search_path={address.schema}")
         with self.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('spolia jobs', 0))")
-            for statement in (TABLE, *MORE):
-                said = statement.format(key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", bytes="BYTEA")
-                self._connection.execute(said)
+            for statement in (TABLE, *OTHER_TABLES):
+                sql = statement.format(key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", bytes="BYTEA")
+                self._connection.execute(sql)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        with self._lock, _translated(self.address):
+        with self._lock, _translate_errors(self.address):
             if self._connection.closed and not self._depth:
                 self._connection = connect(self.address, WRITE_S, f"search_path={self.address.schema}")
             self._depth += 1
@@ -54,14 +54,14 @@ class PostgresTable:
                 self._depth -= 1
 
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
+        results: list[tuple[Any, ...]] = []
         with self._connection.cursor() as cursor:
-            cursor.executemany(_NAMED.sub(r"%(\1)s", statement), rows, returning=True)  # sent in one go
+            cursor.executemany(_PARAMETER.sub(r"%(\1)s", statement), rows, returning=True)  # sent in one go
             while cursor.pgresult is not None:
-                found += cursor.fetchall()
+                results += cursor.fetchall()
                 if not cursor.nextset():
                     break
-        return found
+        return results
 
     def clean(self) -> bool:
         with self._lock:

@@ -1,4 +1,4 @@
-"""One publisher commits together the changes of documents that wait as jobs."""
+"""Publisher that commits waiting changes of documents together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spolia.indexing.sources.source import Items, changed_at
 from spolia.indexing.sync.files import IN_MEMORY, Loaded, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.sync import embed_again, keep
+from spolia.indexing.sync.sync import reembed, sync_listing
 from spolia.indexing.sync.sync_run import SyncOptions
 from spolia.indexing.workers.prepare import Executor
 from spolia.services.callbacks import Callbacks
@@ -34,16 +34,16 @@ from spolia.stores.definition import Definition
 from spolia.stores.manifest import current_definition
 from spolia.stores.writer import compact_all
 from spolia.types import Scalar
-from spolia.types.documents import SENT
+from spolia.types.documents import SENT_PREFIX
 
-TOGETHER = 1_000
+BATCH_SIZE = 1_000
 """Changes of one commit, at most."""
 RETRY_S = 5.0
 """Until a change is tried again the first time."""
 Reparse: TypeAlias = Literal["rebuild", "embed", "missing"]
-AFTER = "after"
+PRECEDING_TASK = "after"
 """In the payload of a job that waits for another one to be done."""
-KEPT_S, FORGET_S = 30 * 86_400.0, 3_600.0
+RETENTION_S, FORGET_S = 30 * 86_400.0, 3_600.0
 """How long tasks are kept after their end, and how often others are looked for, in seconds."""
 MOST_FIELDS = 200
 REPLACED = "replaced"
@@ -51,7 +51,7 @@ REPLACED = "replaced"
 
 
 class Publisher:
-    """Commits the changes of documents that wait, oldest first; several may run, and each job is done once.
+    """Committer of waiting document changes, oldest first. Several may run, and each job is done once.
 
     Args:
         corpus: the store; made with the first document.
@@ -79,48 +79,55 @@ class Publisher:
         corpus.create()
         self.corpus, self.keeps_originals, self.workers = corpus, keeps_originals, workers
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
-        self.queue = queue or JobQueue(table_of(corpus))
+        self.queue = queue or JobQueue(open_table(corpus))
         self.callbacks = Callbacks(self.queue, corpus.backend.folder, callback_hosts)
-        self._came, self._forget_at = threading.Event(), 0.0
+        self._wake_event, self._forget_at = threading.Event(), 0.0
         self._is_loose, self._is_clean = True, False
 
-    def publish(self, limit: int = TOGETHER) -> int:
-        """Commit the changes that wait, together; how many."""
+    def publish(self, limit: int = BATCH_SIZE) -> int:
+        """Commit the waiting changes together; return their number."""
         claims = self.queue.claim(f"publisher {os.getpid()}", limit)
-        with self._renewed(claims):
-            late = set(self.queue.outdated(claims))
-            self.queue.end([one for one in claims if one.id in late], reason=REPLACED)
-            now = [one for one in claims if one.id not in late]
-            for some in _rounds([one for one in now if AFTER not in one.payload]):
-                self._publish(some)
-            self._publish(self._whose_turn_it_is([one for one in now if AFTER in one.payload]))
-            self.queue.detach({one.payload["name"] for one in claims}, self.keeps_originals)
+        with self._renew_leases(claims):
+            outdated = set(self.queue.outdated_ids(claims))
+            self.queue.end([claim for claim in claims if claim.id in outdated], reason=REPLACED)
+            now = [claim for claim in claims if claim.id not in outdated]
+            for batch in _split_rounds([claim for claim in now if PRECEDING_TASK not in claim.payload]):
+                self._publish(batch)
+            self._publish(self._ready_claims([claim for claim in now if PRECEDING_TASK in claim.payload]))
+            self.queue.detach({claim.payload["name"] for claim in claims}, self.keeps_originals)
         if claims:
             self.callbacks.wake()
         return len(claims)
 
-    def _whose_turn_it_is(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Those whose job before is done. Where it failed, they fail too; where it has not ended, they wait."""
-        before = {job.id: job for job in self.queue.look({one.payload[AFTER] for one in claims})} if claims else {}
-        found = list[Claim]()
-        for one in claims:
-            job = before.get(one.payload[AFTER])
+    def _ready_claims(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Return the claims whose preceding job is done. If it failed, end them as failed; if it has not ended, give
+        them back."""
+        preceding_jobs = (
+            {job.id: job for job in self.queue.find_jobs({claim.payload[PRECEDING_TASK] for claim in claims})}
+            if claims
+            else {}
+        )
+        ready = list[Claim]()
+        for claim in claims:
+            job = preceding_jobs.get(claim.payload[PRECEDING_TASK])
             if job is None or job.state in ("failed", "cancelled"):
-                self.queue.end([one], "failed", f"Task {one.payload[AFTER]} was not done, so this document stays.")
+                self.queue.end(
+                    [claim], "failed", f"Task {claim.payload[PRECEDING_TASK]} was not done, so this document stays."
+                )
             elif job.state == "done":
-                found.append(one)
+                ready.append(claim)
             else:
-                self._wait([one], f"Task {job.id} is not done yet.")
-        return found
+                self._give_back([claim], f"Task {job.id} is not done yet.")
+        return ready
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
-        """Publish what comes until it is stopped; other processes may put jobs in the queue too."""
+        """Publish changes until it is stopped; other processes may put jobs in the queue too."""
         self.wake()
         while True:
-            came = self._came.wait(poll_s)
+            came = self._wake_event.wait(poll_s)
             if stopped.is_set():
                 return
-            self._came.clear()
+            self._wake_event.clear()
             try:
                 if self.publish():
                     self.wake()  # more may wait
@@ -130,7 +137,7 @@ class Publisher:
                 logging.getLogger(__name__).warning("Documents wait: %s: %s", type(error).__name__, error)
 
     def tidy(self) -> None:
-        """Join what many commits have left in small pieces; forget tasks that ended `KEPT_S` ago."""
+        """Compact the small pieces that many commits have left; delete tasks that ended `RETENTION_S` ago."""
         if self._is_loose:
             compact_all(self.corpus.backend, self.corpus.latest().manifests, self.corpus.wait_s)
             self._is_loose, self._is_clean = False, False
@@ -138,38 +145,38 @@ class Publisher:
             self._is_clean = self.queue.table.clean()
         if (now := time.monotonic()) >= self._forget_at:
             self._forget_at = now + FORGET_S
-            self.queue.forget(KEPT_S)
+            self.queue.delete_old_jobs(RETENTION_S)
 
     def wake(self) -> None:
-        self._came.set()
+        self._wake_event.set()
 
     def _publish(self, claims: Sequence[Claim]) -> None:
-        """Commit changes; where the commit fails, halves of them, so that a bad one is found."""
+        """Commit changes; if a commit fails, commit its halves, to isolate the bad change."""
         if not claims:
             return
         try:
-            failed = self._committed(claims)
+            failed = self._commit(claims)
         except SpoliaError as error:
             if error.transient:
-                self._wait(claims, str(error))
+                self._give_back(claims, str(error))
                 return
-            self._divide(claims, error)
+            self._publish_halves(claims, error)
         except Exception as error:
-            self._divide(claims, error)
+            self._publish_halves(claims, error)
         else:
-            bad = [one for one in claims if SENT + one.payload["name"] in failed]
-            self.queue.end([one for one in claims if one not in bad])
-            last = _last(bad)
-            for uri, one in last.items():
-                self.queue.end([one], "failed", failed[uri])
-            self._publish([one for one in bad if one not in last.values()])  # changes before a bad one hold
+            bad = [claim for claim in claims if SENT_PREFIX + claim.payload["name"] in failed]
+            self.queue.end([claim for claim in claims if claim not in bad])
+            last = _last_claims(bad)
+            for uri, claim in last.items():
+                self.queue.end([claim], "failed", failed[uri])
+            self._publish([claim for claim in bad if claim not in last.values()])  # changes before a bad one hold
 
-    def _wait(self, claims: Sequence[Claim], why: str) -> None:
-        """Give changes back, longer each time: seven minutes in all, in which a model can be loaded."""
-        for times in {one.token for one in claims}:
-            self.queue.retry([one for one in claims if one.token == times], why, RETRY_S * 4 ** (times - 1))
+    def _give_back(self, claims: Sequence[Claim], reason: str) -> None:
+        """Give changes back, longer each time: seven minutes in all, enough to load a model."""
+        for times in {claim.token for claim in claims}:
+            self.queue.retry([claim for claim in claims if claim.token == times], reason, RETRY_S * 4 ** (times - 1))
 
-    def _divide(self, claims: Sequence[Claim], error: Exception) -> None:
+    def _publish_halves(self, claims: Sequence[Claim], error: Exception) -> None:
         if len(claims) == 1:
             self.queue.end(claims, "failed", f"{type(error).__name__}: {error}")
             return
@@ -177,43 +184,44 @@ class Publisher:
         self._publish(claims[:middle])
         self._publish(claims[middle:])
 
-    def _committed(self, claims: Sequence[Claim]) -> dict[str, str]:
-        """Bring the store in step with the last change of each document; the uris that could not be read, and why."""
-        last = _last(claims)
-        added = {uri: one.payload for uri, one in last.items() if one.kind != "delete"}
+    def _commit(self, claims: Sequence[Claim]) -> dict[str, str]:
+        """Bring the store in step with the last change of each document; return the uris that failed, with their
+        reasons."""
+        last = _last_claims(claims)
+        added = {uri: item.payload for uri, item in last.items() if item.kind != "delete"}
         items = Items(self.readers)
-        for uri, said in added.items():
+        for uri, payload in added.items():
             reader = reader_of(uri, self.readers)
-            at = changed_at(None, repr((said["original"], said["metadata"], said["access"])).encode())
+            change_time = changed_at(None, repr((payload["original"], payload["metadata"], payload["access"])).encode())
             assert reader is not None
-            items.list(uri, said["size"], at, reader, partial(self._loaded, last[uri].id, at))
-        gone = frozenset(last.keys() - added.keys())
+            items.add_item(uri, payload["size"], change_time, reader, partial(self._load, last[uri].id, change_time))
+        deleted = frozenset(last.keys() - added.keys())
         labels = DocumentLabels(
-            lambda uri: {**added.get(uri, {}).get("metadata", {}), **_in_its_base(uri)},
+            lambda uri: {**added.get(uri, {}).get("metadata", {}), **_base_field(uri)},
             lambda uri: added.get(uri, {}).get("access", ()),
         )
-        again = frozenset(uri for uri, one in last.items() if one.kind == "rebuild")
-        changes = SourceChanges(items, source=SENT, gone=gone, again=again)
+        rebuilt = frozenset(uri for uri, item in last.items() if item.kind == "rebuild")
+        changes = SourceChanges(items, source=SENT_PREFIX, gone=deleted, forced_uris=rebuilt)
         self._is_loose = True
-        metas = [one["metadata"] for one in added.values()] + list(map(_in_its_base, added))
-        fields = _declared(self.corpus.snapshot().schema, metas)
-        how = SyncOptions(self._groups(), fields, reread=bool(again), workers=self.workers, compacts=False)
-        report = keep(self.corpus, changes, labels, how)
+        metas = [item["metadata"] for item in added.values()] + list(map(_base_field, added))
+        fields = _extend_fields(self.corpus.snapshot().schema, metas)
+        options = SyncOptions(self._groups(), fields, reread=bool(rebuilt), workers=self.workers, compacts=False)
+        report = sync_listing(self.corpus, changes, labels, options)
         failed = dict(report.failed)
-        renewed = [uri for uri, one in last.items() if one.kind == "embed" and uri not in failed]
+        renewed = [uri for uri, item in last.items() if item.kind == "embed" and uri not in failed]
         try:
             if renewed:
-                embed_again(self.corpus, renewed, how.wanted, self.workers)
+                reembed(self.corpus, renewed, options.requested_groups, self.workers)
         except StoreError as error:
             if error.transient:
                 raise
             failed |= dict.fromkeys(renewed, str(error))  # which lies at none of them
-        lacking = {one.uri: f"Group {one.group!r}: {one.reason}" for one in report.unmade}
-        made_up = {uri for uri, one in last.items() if one.kind == "missing"}
-        failed = {uri: why for uri, why in lacking.items() if uri in made_up} | failed
-        return {uri: why.replace(SENT, "") for uri, why in failed.items()}  # users know names
+        lacking = {item.uri: f"Group {item.group!r}: {item.reason}" for item in report.unmade}
+        retried = {uri for uri, item in last.items() if item.kind == "missing"}
+        failed = {uri: reason for uri, reason in lacking.items() if uri in retried} | failed
+        return {uri: reason.replace(SENT_PREFIX, "") for uri, reason in failed.items()}  # users know names
 
-    def _loaded(self, task: int, at: int, spool: Path | None) -> Loaded:
+    def _load(self, task: int, change_time: int, spool: Path | None) -> Loaded:
         if (data := self.queue.attachment(task)) is None:
             raise DocumentError("Its bytes are not there any more. Send it again.")
         content: bytes | Path = data
@@ -222,18 +230,18 @@ class Publisher:
             with open(descriptor, "wb") as out:
                 out.write(data)
             content = Path(name)
-        return Loaded(content, len(data), at, max(at, 0), max(at, 0))
+        return Loaded(content, len(data), change_time, max(change_time, 0), max(change_time, 0))
 
     def _groups(self) -> RequestedGroups:
-        """The groups of the store as they are, or the one that it begins with."""
+        """Return the groups of the store as they are, or the group that a new store begins with."""
         manifest = self.corpus.snapshot().manifests.get("chunk")
         own = self.definition or main_definition(None, None, None)
         own = own if manifest is None else current_definition(manifest, self.known)
-        return RequestedGroups("chunk", own, known=self.known, given=self.corpus.definitions)
+        return RequestedGroups("chunk", own, known_operators=self.known, corpus_definitions=self.corpus.definitions)
 
     @contextmanager
-    def _renewed(self, claims: Sequence[Claim]) -> Iterator[None]:
-        """Hold jobs while inside."""
+    def _renew_leases(self, claims: Sequence[Claim]) -> Iterator[None]:
+        """Renew the leases of claims while inside."""
         done = threading.Event()
 
         def renew() -> None:
@@ -249,55 +257,59 @@ class Publisher:
             done.set()
 
 
-def table_of(corpus: Corpus) -> JobTable:
-    """The table of jobs that belongs to a store."""
+def open_table(corpus: Corpus) -> JobTable:
+    """Open the table of jobs that belongs to a store."""
     if not corpus.path.startswith(POSTGRES):
         return SqliteTable(corpus.backend.folder / "jobs.db")
 
     return services.postgres_jobs.PostgresTable(parse_address(corpus.path))
 
 
-def _in_its_base(uri: str) -> dict[str, Scalar]:
-    base = base_of(uri.removeprefix(SENT))
+def _base_field(uri: str) -> dict[str, Scalar]:
+    base = base_of(uri.removeprefix(SENT_PREFIX))
     return {BASE: base} if base else {}
 
 
-def _declared(schema: Schema, metas: Iterable[Mapping[str, Scalar]]) -> tuple[Field, ...] | None:
-    """The fields of a store with those that documents have and nobody has declared, so that they can be filtered by;
-    None if there are no new ones. The first value says what kind they are."""
-    found: dict[str, Field] = {}
+def _extend_fields(schema: Schema, metas: Iterable[Mapping[str, Scalar]]) -> tuple[Field, ...] | None:
+    """Return the fields of a store together with undeclared ones of the documents, so that filters can use them; None
+    if none are new. The first value decides the kind of a field."""
+    fields_by_name: dict[str, Field] = {}
     for name, value in (pair for meta in metas for pair in meta.items()):
         if name and name not in schema.by_name and type(value).__name__ in KINDS:
-            kind = "float" if name in found and {found[name].kind, type(value).__name__} == {"int", "float"} else ""
-            if name not in found or kind:
-                found[name] = Field(name, cast(Any, kind or type(value).__name__))
-    new = list(found.values())[: max(0, MOST_FIELDS - len(schema))]
+            kind = (
+                "float"
+                if name in fields_by_name and {fields_by_name[name].kind, type(value).__name__} == {"int", "float"}
+                else ""
+            )
+            if name not in fields_by_name or kind:
+                fields_by_name[name] = Field(name, cast(Any, kind or type(value).__name__))
+    new = list(fields_by_name.values())[: max(0, MOST_FIELDS - len(schema))]
     return (*schema, *new) if new else None
 
 
-def _rounds(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
-    """Changes that can be committed together: of each document up to the one that makes it again, whose failure is
-    none of those after it. An embedder that is away holds up no change without it: first come documents without new
-    texts, then new texts, then what is embedded again."""
+def _split_rounds(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
+    """Yield changes that can be committed together: of each document up to its first reparse, so that a failed one does
+    not fail later changes. An absent embedder must hold up no other change, so documents without new texts come first,
+    then new texts, then re-embedding."""
     while claims:
         ended, new, now, later = set[str](), set[str](), list[Claim](), list[Claim]()
-        for one in claims:
-            (later if (name := one.payload["name"]) in ended else now).append(one)
-            if one.kind in get_args(Reparse):
+        for claim in claims:
+            (later if (name := claim.payload["name"]) in ended else now).append(claim)
+            if claim.kind in get_args(Reparse):
                 ended.add(name)
-        for one in now:
-            if one.kind == "delete":
-                new.discard(one.payload["name"])
-            elif one.kind not in ("patch", "transfer", "embed"):
-                new.add(one.payload["name"])
-        apart = [one for one in now if one.kind == "embed"]
-        others = [one for one in now if one.kind != "embed"]
-        yield [one for one in others if one.payload["name"] not in new]
-        yield [one for one in others if one.payload["name"] in new]
-        yield apart
+        for claim in now:
+            if claim.kind == "delete":
+                new.discard(claim.payload["name"])
+            elif claim.kind not in ("patch", "transfer", "embed"):
+                new.add(claim.payload["name"])
+        embed_claims = [claim for claim in now if claim.kind == "embed"]
+        other_claims = [claim for claim in now if claim.kind != "embed"]
+        yield [claim for claim in other_claims if claim.payload["name"] not in new]
+        yield [claim for claim in other_claims if claim.payload["name"] in new]
+        yield embed_claims
         claims = later
 
 
-def _last(claims: Sequence[Claim]) -> dict[str, Claim]:
-    """The last change of each document, by uri."""
-    return {SENT + one.payload["name"]: one for one in claims}
+def _last_claims(claims: Sequence[Claim]) -> dict[str, Claim]:
+    """Return the last change of each document, by uri."""
+    return {SENT_PREFIX + claim.payload["name"]: claim for claim in claims}

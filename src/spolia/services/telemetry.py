@@ -1,4 +1,4 @@
-"""Export the steps of a run to OpenTelemetry, with the attributes of OpenInference and of the `gen_ai` conventions.
+"""Export of a run's steps to OpenTelemetry, with the attributes of OpenInference and of the `gen_ai` conventions.
 
 Sources: https://github.com/Arize-ai/openinference/tree/main/spec, https://opentelemetry.io/docs/specs/semconv/gen-ai/.
 """
@@ -26,15 +26,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spolia.core.operator import Operator
 from spolia.errors import QueryError
-from spolia.journal.trace import ForwardingJournal, Journal, step_name, summary
-from spolia.journal.values import Detail, Exchange, redacted
+from spolia.journal.trace import ForwardingJournal, Journal, step_name, summarise
+from spolia.journal.values import Detail, Exchange, redact_text
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Answer, Generation, Query, Ranking
 
 MOST_DOCUMENTS = 100
 """Passages of one span."""
 SCOPE = InstrumentationScope("spolia")
-DESCRIBED = 10_000
+MAX_CACHED_STEPS = 10_000
 """Steps whose attributes are kept."""
 
 
@@ -77,35 +77,53 @@ class OpenTelemetryJournal(ForwardingJournal):
         super().record(row, detail)
 
     def _span(self, row: tuple[Any, ...], detail: Detail | None) -> ReadableSpan:
-        run, number, above, _, op, started, seconds, cached, calls, sent, generated, _, usd, error, notes, out = row
-        fixed = _described(op)
-        found: dict[str, Any] = {**fixed, "spolia.run": run, "spolia.cached": bool(cached)}
+        (
+            run,
+            number,
+            parent_number,
+            _,
+            op,
+            started,
+            seconds,
+            cached,
+            calls,
+            input_tokens,
+            output_tokens,
+            _,
+            usd,
+            error,
+            notes,
+            out,
+        ) = row
+        fixed = _fixed_attributes(op)
+        attributes: dict[str, Any] = {**fixed, "spolia.run": run, "spolia.cached": bool(cached)}
         kind = fixed["openinference.span.kind"]
         if kind == "LLM" and calls:
-            found |= _tokens(sent, generated, usd)
+            attributes |= _token_attributes(input_tokens, output_tokens, usd)
         if isinstance(out, Ranking) and kind in ("RETRIEVER", "RERANKER"):
             prefix = "retrieval.documents" if kind == "RETRIEVER" else "reranker.output_documents"
-            found |= _documents(prefix, out, detail is not None)
+            attributes |= _document_attributes(prefix, out, detail is not None)
         if error:
-            found["error.type"] = error.partition(":")[0]
+            attributes["error.type"] = error.partition(":")[0]
         if notes:
-            found["spolia.degraded"] = True
+            attributes["spolia.degraded"] = True
         if detail is not None:
-            found |= _content(kind, detail, out) | ({"spolia.notes": notes} if notes else {})
+            attributes |= _text_attributes(kind, detail, out) | ({"spolia.notes": notes} if notes else {})
             if self.redact is not None:
                 redact = self.redact
-                found = {
-                    key: redacted(value, redact) if isinstance(value, str) else value for key, value in found.items()
+                attributes = {
+                    key: redact_text(value, redact) if isinstance(value, str) else value
+                    for key, value in attributes.items()
                 }
-                error = redacted(error, redact)
+                error = redact_text(error, redact)
         begun = int(started * 1e9)
         return ReadableSpan(
             " ".join(filter(None, (fixed.get("gen_ai.operation.name") if kind == "LLM" else step_name(op),
                                    fixed.get("gen_ai.request.model")))),
             context=self._context(run, number),
-            parent=self._context(run, above) if above else self.parent if self.parent.is_valid else None,
+            parent=self._context(run, parent_number) if parent_number else self.parent if self.parent.is_valid else None,
             resource=self.resource,
-            attributes=found,
+            attributes=attributes,
             status=Status(StatusCode.ERROR, error if detail is not None else None) if error else Status(),
             start_time=begun,
             end_time=begun + int(seconds * 1e9),
@@ -120,9 +138,9 @@ class OpenTelemetryJournal(ForwardingJournal):
 
 
 @contextmanager
-def exporting(url: str) -> Iterator[SpanProcessor]:
-    """What sends spans to a collector by OTLP over HTTP, in batches from a thread of its own; a collector that is away
-    costs the spans, never an answer. At the end the last ones are sent.
+def open_exporter(url: str) -> Iterator[SpanProcessor]:
+    """Open an exporter of spans to a collector, by OTLP over HTTP, in batches from a separate thread; it sends the last
+    ones at the end. An absent collector costs spans, never an answer.
 
     Args:
         url: of the collector, as http://localhost:4318. Headers come from OTEL_EXPORTER_OTLP_HEADERS.
@@ -135,7 +153,7 @@ def exporting(url: str) -> Iterator[SpanProcessor]:
 
 
 class Telemetry:
-    """What a server exports of its requests.
+    """Export of a server's requests as spans.
 
     Args:
         processor: takes the spans.
@@ -146,12 +164,12 @@ class Telemetry:
         self.processor, self.content = processor, content
 
     def journal(self, journal: Journal | None) -> Journal:
-        """The journal of one request."""
+        """Return the journal of one request."""
         return OpenTelemetryJournal(journal, self.processor, content=self.content)
 
-    def within(self, app: ASGIApp) -> ASGIApp:
-        """The application, whose spans belong to the one that a request names in its header `traceparent` (W3C Trace
-        Context)."""
+    def wrap_application(self, app: ASGIApp) -> ASGIApp:
+        """Wrap an application, so that its spans belong to the span that a request names in its header `traceparent`
+        (W3C Trace Context)."""
 
         async def application(scope: Scope, receive: Receive, send: Send) -> None:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope.get("headers", ())}
@@ -165,7 +183,7 @@ class Telemetry:
 
 
 def _resource() -> Resource:
-    """The service of the spans: that of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, else `spolia`."""
+    """Return the service of the spans: that of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, else `spolia`."""
     return Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: "spolia"})
 
 
@@ -176,21 +194,21 @@ def _number(name: str, size: int) -> int:
 _steps: dict[int, tuple[Operator[Any, Any], dict[str, Any]]] = {}
 
 
-def _described(op: Operator[Any, Any]) -> dict[str, Any]:
-    """What does not change from call to call: the kind of the step, and its model."""
-    if (known := _steps.get(id(op))) is not None:
-        return known[1]
-    if len(_steps) >= DESCRIBED:
+def _fixed_attributes(op: Operator[Any, Any]) -> dict[str, Any]:
+    """Return the attributes that all calls of a step share: its kind and its model."""
+    if (cached := _steps.get(id(op))) is not None:
+        return cached[1]
+    if len(_steps) >= MAX_CACHED_STEPS:
         _steps.clear()
-    found = _model_of(op)
-    _steps[id(op)] = op, found  # the operator is held, so that no other one gets its id
-    return found
+    attributes = _model_attributes(op)
+    _steps[id(op)] = op, attributes  # the operator is held, so that no other one gets its id
+    return attributes
 
 
-def _model_of(op: Operator[Any, Any]) -> dict[str, Any]:
-    held = [getattr(op, field.name) for field in fields(op)]  # type: ignore[arg-type]
+def _model_attributes(op: Operator[Any, Any]) -> dict[str, Any]:
+    values = [getattr(op, field.name) for field in fields(op)]  # type: ignore[arg-type]
     takes = op.takes()
-    if (llm := next((one for one in held if isinstance(one, LanguageModel)), None)) is not None:
+    if (llm := next((value for value in values if isinstance(value, LanguageModel)), None)) is not None:
         model, address = str(getattr(llm, "model", type(llm).__name__)), urlsplit(getattr(llm, "base_url", ""))
         server = {"server.address": address.hostname} if address.hostname else {}
         return {
@@ -198,58 +216,65 @@ def _model_of(op: Operator[Any, Any]) -> dict[str, Any]:
             "gen_ai.provider.name": "openai" if server else type(llm).__name__, "gen_ai.request.model": model,
             **server, **({"server.port": address.port} if server and address.port else {}),
         }  # fmt: skip
-    if takes is Ranking and (scorer := next((one for one in held if isinstance(one, Scorer)), None)) is not None:
+    if (
+        takes is Ranking
+        and (scorer := next((value for value in values if isinstance(value, Scorer)), None)) is not None
+    ):
         model = str(getattr(scorer, "model", type(scorer).__name__))
         return {"openinference.span.kind": "RERANKER", "reranker.model_name": model}
-    if takes is Query and op.gives(Query) is Ranking and not any(isinstance(one, Operator) for one in _each(held)):
+    if (
+        takes is Query
+        and op.gives(Query) is Ranking
+        and not any(isinstance(value, Operator) for value in _flatten(values))
+    ):
         return {"openinference.span.kind": "RETRIEVER", "gen_ai.operation.name": "retrieval"}
     return {"openinference.span.kind": "CHAIN"}
 
 
-def _each(values: Sequence[Any]) -> Iterator[Any]:
+def _flatten(values: Sequence[Any]) -> Iterator[Any]:
     for value in values:
         yield from value if isinstance(value, tuple) else (value,)
 
 
-def _tokens(sent: int, generated: int, usd: float) -> dict[str, Any]:
-    found = {
-        "gen_ai.usage.input_tokens": sent, "llm.token_count.prompt": sent,
-        "gen_ai.usage.output_tokens": generated, "llm.token_count.completion": generated,
-        "llm.token_count.total": sent + generated,
+def _token_attributes(input_tokens: int, output_tokens: int, usd: float) -> dict[str, Any]:
+    attributes = {
+        "gen_ai.usage.input_tokens": input_tokens, "llm.token_count.prompt": input_tokens,
+        "gen_ai.usage.output_tokens": output_tokens, "llm.token_count.completion": output_tokens,
+        "llm.token_count.total": input_tokens + output_tokens,
     }  # fmt: skip
-    return found | ({"llm.cost.total": usd} if usd else {})
+    return attributes | ({"llm.cost.total": usd} if usd else {})
 
 
-def _documents(prefix: str, ranking: Ranking, content: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _document_attributes(prefix: str, ranking: Ranking, content: bool) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
     for index, hit in enumerate(ranking.hits[:MOST_DOCUMENTS]):
         place = f"{prefix}.{index}.document"
-        found |= {f"{place}.id": hit.node.id, f"{place}.score": float(hit.score)}
+        attributes |= {f"{place}.id": hit.node.id, f"{place}.score": float(hit.score)}
         if content:
-            found[f"{place}.content"] = hit.node.text
-    return found
+            attributes[f"{place}.content"] = hit.node.text
+    return attributes
 
 
-def _content(kind: str, detail: Detail, out: Any) -> dict[str, Any]:
-    """The texts of a step."""
-    given = detail.given.question if isinstance(detail.given, Query) else summary(detail.given)
-    gave = out.text if isinstance(out, (Answer, Generation)) else summary(out)
-    found: dict[str, Any] = {"input.value": given, "output.value": gave}
+def _text_attributes(kind: str, detail: Detail, out: Any) -> dict[str, Any]:
+    """Return the texts of a step as attributes."""
+    input_text = detail.input_value.question if isinstance(detail.input_value, Query) else summarise(detail.input_value)
+    output_text = out.text if isinstance(out, (Answer, Generation)) else summarise(out)
+    attributes: dict[str, Any] = {"input.value": input_text, "output.value": output_text}
     if kind == "LLM" and detail.exchanges:
-        found |= _messages(detail.exchanges[-1])
+        attributes |= _message_attributes(detail.exchanges[-1])
     if kind == "RETRIEVER":
-        found["gen_ai.retrieval.query.text"] = given
-    return found
+        attributes["gen_ai.retrieval.query.text"] = input_text
+    return attributes
 
 
-def _messages(last: Exchange) -> dict[str, Any]:
-    reply = last.reply.text if isinstance(last.reply, Generation) else summary(last.reply)
-    sent = [(message.role, message.content) for message in last.prompt.messages]
-    found: dict[str, Any] = {}
-    for kind, messages in (("input", sent), ("output", [("assistant", reply)])):
+def _message_attributes(last: Exchange) -> dict[str, Any]:
+    reply = last.reply.text if isinstance(last.reply, Generation) else summarise(last.reply)
+    prompt_messages = [(message.role, message.content) for message in last.prompt.messages]
+    attributes: dict[str, Any] = {}
+    for kind, messages in (("input", prompt_messages), ("output", [("assistant", reply)])):
         for index, (role, text) in enumerate(messages):
             place = f"llm.{kind}_messages.{index}.message"
-            found |= {f"{place}.role": role, f"{place}.content": text}
+            attributes |= {f"{place}.role": role, f"{place}.content": text}
         parts = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in messages]
-        found[f"gen_ai.{kind}.messages"] = json.dumps(parts)
-    return found
+        attributes[f"gen_ai.{kind}.messages"] = json.dumps(parts)
+    return attributes

@@ -1,4 +1,4 @@
-"""Workers of a service: processes, here or on other machines, that read, split and embed; and what starts them.
+"""Workers of a service: processes, here or on other machines, that read, split and embed; and their launchers.
 
 The service hands calls of an `Executor` over as jobs of the store's table, with their bytes. A worker needs only the
 address of that table: it reads jobs as plain data, and never opens the store.
@@ -33,8 +33,8 @@ from spolia.errors import CodecError, DocumentError, QueryError, ReaderDied, Spo
 from spolia.indexing.readers.reader import Blob, Container, FileReader, for_web, reader_of, versioned_name
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.workers.pool import WorkerProcesses
-from spolia.indexing.workers.prepare import NOTHING, Executor, Prepared, SplitPlan
-from spolia.indexing.workers.protocol import embedded, plain_prepared, prepared_of, vectors_of
+from spolia.indexing.workers.prepare import EMPTY_PLAN, Executor, Prepared, SplitPlan
+from spolia.indexing.workers.protocol import decode_prepared, decode_vectors, encode_prepared, encode_vectors
 from spolia.services.jobs import SERVICE, WORK, WORKER, Claim, JobQueue, NewJob
 from spolia.stores.groups.nodes import GroupBuild
 from spolia.types import Value
@@ -60,11 +60,11 @@ END_S = 10.0
 
 
 class Unfit(Exception):
-    """No worker can do this; the service can."""
+    """Sign that no worker can do a job; the service can."""
 
 
 class Presence:
-    """A row of the table that says, while inside, that this process is there.
+    """Row of the table that says, while inside, that this process is present.
 
     Args:
         also: what to do each time that the row is renewed.
@@ -76,7 +76,7 @@ class Presence:
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
-        self._row = self.queue.attend(self.name, self.role, PRESENT_S)
+        self._row = self.queue.record_presence(self.name, self.role, PRESENT_S)
         self._thread = threading.Thread(target=self._renew, daemon=True, name=f"spolia-{self.role}")
         self._thread.start()
         return self
@@ -91,11 +91,11 @@ class Presence:
     def _renew(self) -> None:
         while not self._ended.wait(PRESENT_S / 4):
             for call in (self._attend, *self.also):
-                with _logged("The table of jobs"):
+                with _log_failures("The table of jobs"):
                     call()
 
     def _attend(self) -> None:
-        self._row = self.queue.attend(self.name, self.role, PRESENT_S, self._row)
+        self._row = self.queue.record_presence(self.name, self.role, PRESENT_S, self._row)
 
 
 class SharedWorkers:
@@ -128,7 +128,7 @@ class SharedWorkers:
 
     def __init__(self, queue: JobQueue, count: int = 8, here: Callable[[], Executor] = WorkerProcesses) -> None:
         self.queue, self.count, self._make = queue, count, here
-        self._lock, self._came, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._lock, self._wake_event, self._ended = threading.Lock(), threading.Event(), threading.Event()
         self._unsent: list[tuple[NewJob, bytes, Future[WireFrame]]] = []
         self._sent: dict[int, Future[WireFrame]] = {}
         self._alone_since: float | None = None
@@ -144,23 +144,25 @@ class SharedWorkers:
     def __exit__(self, *error: Any) -> None:
         self.end()
         self._ended.set()
-        self._came.set()
+        self._wake_event.set()
         self._thread.join()
         self._presence.__exit__(*error)
 
-    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepared:
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan = EMPTY_PLAN) -> Prepared:
         try:
             if blob.size > LARGEST_SENT:
                 raise Unfit
-            said = {"task": "prepare", "uri": blob.uri, "reader": versioned_name(reader), "plan": _plain_plan(plan)}
-            return prepared_of(*self._asked(said, blob.data))
+            payload = {"task": "prepare", "uri": blob.uri, "reader": versioned_name(reader), "plan": _encode_plan(plan)}
+            return decode_prepared(*self._call_worker(payload, blob.data))
         except (CodecError, Unfit):
             return self.here.prepare(reader, blob, plan)
 
     def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
         try:
-            said = {"task": "embed", "embedder": json.dumps(encode(embedder)), "fingerprint": embedder.fingerprint()}
-            return vectors_of(*self._asked(said, json.dumps(texts).encode()), len(texts), embedder.dimension)
+            payload = {"task": "embed", "embedder": json.dumps(encode(embedder)), "fingerprint": embedder.fingerprint()}
+            return decode_vectors(
+                *self._call_worker(payload, json.dumps(texts).encode()), len(texts), embedder.dimension
+            )
         except (SpoliaError, Unfit):  # which tells why, if it cannot be done at all
             return self.here.embed(embedder, texts)
 
@@ -174,7 +176,7 @@ class SharedWorkers:
             return self._here
 
     def end(self) -> None:
-        """Drop what is under way; other calls may come later."""
+        """Drop the calls in progress; later calls are allowed."""
         with self._lock:
             dropped, unsent, here = self._sent, self._unsent, self._here
             self._sent, self._unsent, self._here = {}, [], None
@@ -185,41 +187,41 @@ class SharedWorkers:
         if here is not None:
             here.end()
 
-    def _asked(self, said: dict[str, Any], data: bytes) -> WireFrame:
+    def _call_worker(self, payload: dict[str, Any], data: bytes) -> WireFrame:
         future = Future[WireFrame]()
         with self._lock:
-            self._unsent.append((NewJob(said["task"], said, owner=self._presence.name, queue=WORK), data, future))
-        self._came.set()
-        found, attached = future.result()
-        if "unfit" in found:
-            logging.getLogger(__name__).warning("%s", found["unfit"])
+            self._unsent.append((NewJob(payload["task"], payload, owner=self._presence.name, queue=WORK), data, future))
+        self._wake_event.set()
+        reply, attached = future.result()
+        if "unfit" in reply:
+            logging.getLogger(__name__).warning("%s", reply["unfit"])
             raise Unfit
         try:
-            raise_error(found, DocumentError)
+            raise_error(reply, DocumentError)
         except WorkerDied as died:
             raise DocumentError(f"A worker {died}.") from died
-        return found, attached
+        return reply, attached
 
     def _exchange(self) -> None:
         """Send calls and take their results until the end; those that wait together in one transaction."""
         while not self._ended.is_set():
-            self._came.wait(AWAIT_S if self._sent or self._unsent else None)
-            self._came.clear()
-            with _logged("Workers wait"):
+            self._wake_event.wait(AWAIT_S if self._sent or self._unsent else None)
+            self._wake_event.clear()
+            with _log_failures("Workers wait"):
                 self._send()
                 self._take()
 
     def _send(self) -> None:
         with self._lock:
             if unsent := self._unsent:
-                ids = self.queue.put([job for job, *_ in unsent], [BytesIO(data) for _, data, _ in unsent])
+                ids = self.queue.enqueue([job for job, *_ in unsent], [BytesIO(data) for _, data, _ in unsent])
                 self._sent |= zip(ids, (future for *_, future in unsent), strict=True)
                 self._unsent = []
 
     def _take(self) -> None:
         if not (ids := list(self._sent)):
             return
-        for job, result in self.queue.take(ids):
+        for job, result in self.queue.take_results(ids):
             with self._lock:
                 future = self._sent.pop(job.id, None)
             if future is None:
@@ -232,7 +234,7 @@ class SharedWorkers:
     def _look_for_workers(self) -> None:
         """Take back what waits for a worker when there has been none for a while."""
         now = time.monotonic()
-        if not self._sent or self.queue.present(WORKER):
+        if not self._sent or self.queue.present_names(WORKER):
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now
@@ -254,7 +256,7 @@ def work(
     wait_s: float = 10.0,
     stopped: threading.Event | None = None,
 ) -> None:
-    """Be a worker, until no service has been there for a while.
+    """Run a worker, until no service has been present for a while.
 
     Args:
         own: does the work.
@@ -265,45 +267,45 @@ def work(
     Raises:
         WorkersFailed: no process can be started here. Another worker gets the job.
     """
-    stopped, tools = stopped or threading.Event(), _Tools(own, by_suffix(readers), Catalogue(known))
-    held, seen = list[Claim](), time.monotonic()
+    stopped, runner = stopped or threading.Event(), _JobRunner(own, by_suffix(readers), Catalogue(known))
+    claims, last_seen = list[Claim](), time.monotonic()
 
-    def look() -> None:
-        nonlocal seen
-        queue.renew(held, PRESENT_S)
-        if queue.present(SERVICE):
-            seen = time.monotonic()
+    def check_services() -> None:
+        nonlocal last_seen
+        queue.renew(claims, PRESENT_S)
+        if queue.present_names(SERVICE):
+            last_seen = time.monotonic()
 
-    def leave() -> None:
-        if time.monotonic() - seen > max(wait_s, PRESENT_S / 2):
+    def stop_if_alone() -> None:
+        if time.monotonic() - last_seen > max(wait_s, PRESENT_S / 2):
             stopped.set()
             own.end()
 
-    with Presence(queue, WORKER, look, leave) as here:
+    with Presence(queue, WORKER, check_services, stop_if_alone) as here:
         while not stopped.is_set():
-            with _logged("The worker waits"):
-                held[:] = queue.claim(here.name, 1, PRESENT_S, WORK)
-                for claim in held:
+            with _log_failures("The worker waits"):
+                claims[:] = queue.claim(here.name, 1, PRESENT_S, WORK)
+                for claim in claims:
                     result = BytesIO()
-                    write_frame(result, *tools.done(claim, queue.attachment(claim.id) or b""))
+                    write_frame(result, *runner.run_job(claim, queue.attachment(claim.id) or b""))
                     if not stopped.is_set():
-                        queue.hand_in(claim, result.getvalue())
-                if held:
+                        queue.end_with_result(claim, result.getvalue())
+                if claims:
                     continue
             stopped.wait(IDLE_S)
 
 
-class _Tools:
-    """What a worker has to do jobs with."""
+class _JobRunner:
+    """Runner of a worker's jobs."""
 
     def __init__(self, own: Executor, readers: Mapping[str, FileReader], catalogue: Catalogue) -> None:
         self.own, self.readers, self.catalogue = own, readers, catalogue
-        self.plan, self.embedder = lru_cache(16)(self._plan), lru_cache(16)(self._embedder)
+        self.plan, self.embedder = lru_cache(16)(self._decode_plan), lru_cache(16)(self._decode_embedder)
 
-    def done(self, claim: Claim, data: bytes) -> WireFrame:
-        """What becomes of a job; a fault on strange input is a result like another."""
+    def run_job(self, claim: Claim, data: bytes) -> WireFrame:
+        """Return the result of a job; a fault on strange input is a result too."""
         try:
-            return self._embedded(claim.payload, data) if claim.kind == "embed" else self._read(claim.payload, data)
+            return self._embed(claim.payload, data) if claim.kind == "embed" else self._prepare(claim.payload, data)
         except WorkersFailed:
             raise
         except CodecError as error:
@@ -311,58 +313,61 @@ class _Tools:
         except Exception as error:
             return describe_failure(error), []
 
-    def _read(self, said: dict[str, Any], data: bytes) -> WireFrame:
-        reader = reader_of(said["uri"], self.readers)
-        if reader is not None and versioned_name(reader) != said["reader"]:
+    def _prepare(self, payload: dict[str, Any], data: bytes) -> WireFrame:
+        reader = reader_of(payload["uri"], self.readers)
+        if reader is not None and versioned_name(reader) != payload["reader"]:
             reader = for_web(reader)
-        if reader is None or versioned_name(reader) != said["reader"]:
-            return {"unfit": f"A worker lacks the reader {said['reader']}. Start it with the service's options."}, []
-        return plain_prepared(self.own.prepare(reader, Blob(said["uri"], data), self.plan(said["plan"])))
+        if reader is None or versioned_name(reader) != payload["reader"]:
+            return {"unfit": f"A worker lacks the reader {payload['reader']}. Start it with the service's options."}, []
+        return encode_prepared(self.own.prepare(reader, Blob(payload["uri"], data), self.plan(payload["plan"])))
 
-    def _embedded(self, said: dict[str, Any], data: bytes) -> WireFrame:
-        embedder = self.embedder(said["embedder"])
-        if embedder.fingerprint() != said["fingerprint"]:
+    def _embed(self, payload: dict[str, Any], data: bytes) -> WireFrame:
+        embedder = self.embedder(payload["embedder"])
+        if embedder.fingerprint() != payload["fingerprint"]:
             return {"unfit": f"A worker has other weights of {embedder.name} than the service."}, []
-        return embedded(lambda: self.own.embed(embedder, json.loads(data)))
+        return encode_vectors(lambda: self.own.embed(embedder, json.loads(data)))
 
-    def _plan(self, plain: str) -> SplitPlan:
+    def _decode_plan(self, plain: str) -> SplitPlan:
         return SplitPlan(
             tuple(
-                GroupBuild(group, self._decoded(made, Operator), parent, ref, between=tuple(between))
-                for group, made, parent, ref, between in json.loads(plain)
+                GroupBuild(group, self._decode(transform, Operator), parent, ref, between=tuple(between))
+                for group, transform, parent, ref, between in json.loads(plain)
             )
         )
 
-    def _embedder(self, plain: str) -> Embedder:
-        found: Embedder = self._decoded(json.loads(plain))
-        return found
+    def _decode_embedder(self, plain: str) -> Embedder:
+        embedder: Embedder = self._decode(json.loads(plain))
+        return embedder
 
-    def _decoded(self, plain: Any, declared: Any = Any) -> Any:
-        return decode(plain, declared, known=self.catalogue, accept=refuse_env)
+    def _decode(self, plain: Any, declared: Any = Any) -> Any:
+        return decode(plain, declared, classes=self.catalogue, accept=refuse_env)
 
 
-def _plain_plan(plan: SplitPlan) -> str:
-    groups = ([one.group, encode(one.transform, Operator), one.parent, one.ref, one.between] for one in plan.groups)
+def _encode_plan(plan: SplitPlan) -> str:
+    groups = (
+        [build.group, encode(build.transform, Operator), build.parent, build.ref, build.between]
+        for build in plan.groups
+    )
     return json.dumps(list(groups))
 
 
 @contextmanager
-def _logged(what: str) -> Iterator[None]:
-    """Log what fails inside: the database is away, and comes back."""
+def _log_failures(subject: str) -> Iterator[None]:
+    """Log a failure inside, such as an absent database, and wait before the next attempt."""
     try:
         yield
     except WorkersFailed:
         raise
     except Exception as error:
-        logging.getLogger(__name__).warning("%s: %s: %s", what, type(error).__name__, error)
+        logging.getLogger(__name__).warning("%s: %s: %s", subject, type(error).__name__, error)
         time.sleep(RETRY_S)
 
 
 class Launcher(Protocol):
-    """Starts workers."""
+    """Starter of workers."""
 
     def start(self, number: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        """A process that lasts as long as the worker.
+        """Start a process that lasts as long as the worker.
 
         Args:
             number: of the worker, from 1.
@@ -375,7 +380,7 @@ class LocalProcesses(Value):
     """Processes on this machine."""
 
     def start(self, number: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        return _started([sys.executable, "-m", "spolia", *arguments])
+        return _start_process([sys.executable, "-m", "spolia", *arguments])
 
 
 @dataclass(frozen=True)
@@ -399,44 +404,46 @@ class LaunchCommand(Value):
             raise QueryError(f"--launch {self.template!r} lacks {{arguments}}. Write: srun spolia {{arguments}}")
 
     def words(self, number: int, arguments: Sequence[str]) -> list[str]:
-        found: list[str] = []
+        command: list[str] = []
         for word in shlex.split(self.template):
             word = word.replace("{number}", str(number))
-            found += arguments if word == "{arguments}" else [word.replace("{arguments}", shlex.join(arguments))]
-        return found
+            command += arguments if word == "{arguments}" else [word.replace("{arguments}", shlex.join(arguments))]
+        return command
 
     def start(self, number: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         try:
-            return _started(self.words(number, arguments))
+            return _start_process(self.words(number, arguments))
         except OSError as error:
             raise QueryError(f"--launch {self.template!r} cannot be run: {error}. Correct the command.") from error
 
 
-def _started(words: Sequence[str]) -> subprocess.Popen[bytes]:
+def _start_process(words: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sys.stderr)
 
 
 @contextmanager
-def watched(launcher: Launcher, count: int, arguments: Sequence[str]) -> Iterator[None]:
-    """While inside, as many workers run; one that ends is started again."""
+def supervise_workers(launcher: Launcher, count: int, arguments: Sequence[str]) -> Iterator[None]:
+    """Keep this many workers running while inside; restart one that ends."""
     ended = threading.Event()
     running = [launcher.start(number, arguments) for number in range(1, count + 1)]
 
-    def watch(at: int) -> None:
+    def watch(index: int) -> None:
         wait_s, began = FIRST_WAIT_S, time.monotonic()
         while not ended.wait(WATCH_S):
-            if (code := running[at].poll()) is None:
+            if (code := running[index].poll()) is None:
                 continue
             wait_s = FIRST_WAIT_S if time.monotonic() - began > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
-            log.warning("Worker %d ended with code %d; it is started again in %g s.", at + 1, code, wait_s)
+            log.warning("Worker %d ended with code %d; it is started again in %g s.", index + 1, code, wait_s)
             if ended.wait(wait_s):
                 return
             began = time.monotonic()
             with suppress(QueryError):  # as at the start; it is tried again
-                running[at] = launcher.start(at + 1, arguments)
+                running[index] = launcher.start(index + 1, arguments)
 
     log = logging.getLogger(__name__)
-    threads = [threading.Thread(target=watch, args=(at,), daemon=True, name="spolia-watch") for at in range(count)]
+    threads = [
+        threading.Thread(target=watch, args=(index,), daemon=True, name="spolia-watch") for index in range(count)
+    ]
     for thread in threads:
         thread.start()
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia import stores
-from spolia.core.run_context import pin, reach
+from spolia.core.run_context import pin, record_access
 from spolia.core.validation import validate
 from spolia.errors import GroupError, StoreError, require_extra
 from spolia.stores import groups
@@ -20,7 +20,7 @@ from spolia.stores.backends import postgres, sqlite
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.definition import DOCUMENT, Definition
-from spolia.types import Value, kept
+from spolia.types import Value, lazy_property
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -92,7 +92,7 @@ class Corpus(Value):
             self.definitions[name] = group.definition
         return group
 
-    @kept
+    @lazy_property
     def definitions(self) -> dict[str, Definition]:
         """Return the definitions that were passed for groups of this very object, by name."""
         return {}
@@ -116,7 +116,7 @@ class Corpus(Value):
         Raises:
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: it cannot be read, and why.
         """
-        reach(self)
+        record_access(self)
         return pin(self.pinned_under, self.latest)
 
     @property
@@ -125,7 +125,7 @@ class Corpus(Value):
 
     def latest(self) -> "Snapshot":
         """Return the published generation, whatever the current run has pinned."""
-        reach(self)
+        record_access(self)
         return snapshot_package.snapshot.latest_snapshot(stores.open_store.get_open_store(self.backend))
 
     @contextmanager
@@ -203,7 +203,7 @@ class NodeGroup(Value):
 
             return groups.materialise.ensure_built(self)
 
-        reach(self)
+        record_access(self)
         return pin(self.corpus.pinned_under, find_snapshot, lambda snapshot: groups.definitions.serves(self, snapshot))
 
 

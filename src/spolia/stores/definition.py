@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from spolia.core.function import Function, untold
+from spolia.core.function import Function, hidden_dependency
 from spolia.core.operator import Operator
 from spolia.core.type_compatibility import fits, name_of
 from spolia.core.validation import validate
@@ -19,7 +19,7 @@ from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.stores.indexes import DEFAULT_INDEX, Exact, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Document, Failure, Meta, Node, Region, Span, Value
-from spolia.types.value import maker
+from spolia.types.value import unchecked_constructor
 
 DOCUMENT = "document"
 """The root of all groups: each document is one node, whose id is the document's."""
@@ -42,7 +42,7 @@ def document_node(document: Document) -> Node:
     )  # fmt: skip
 
 
-_node, _span = maker(Node), maker(Span)
+_node, _span = unchecked_constructor(Node), unchecked_constructor(Span)
 
 
 CONTEXT_CHARACTERS = 200
@@ -319,14 +319,14 @@ def _as_embeddings(value: object) -> tuple[Embedding, ...]:
     """Return one or several embeddings as a tuple; an embedder alone is searched as an `Embedding` says by default."""
     items = value if isinstance(value, (tuple, list)) else (value,)
     embeddings = []
-    for one in items:
-        if isinstance(one, Embedding):
-            embeddings.append(one)
-        elif isinstance(one, (Embedder, SparseEmbedder)):
-            embeddings.append(Embedding(one))
+    for item in items:
+        if isinstance(item, Embedding):
+            embeddings.append(item)
+        elif isinstance(item, (Embedder, SparseEmbedder)):
+            embeddings.append(Embedding(item))
         else:
             raise GroupError(
-                f"The nodes would be embedded by {one!r:.80} ({type(one).__name__}). Write "
+                f"The nodes would be embedded by {item!r:.80} ({type(item).__name__}). Write "
                 "embeddings=(Embedding(MiniLM()),)."
             )
     return tuple(embeddings)
@@ -341,7 +341,7 @@ def refuse_unstorable(operator: Operator[Any, Any]) -> None:
     ...     return text
     >>> refuse_unstorable(plain >> plain)
     """
-    if isinstance(operator, Function) and (reason := untold(operator.function)):
+    if isinstance(operator, Function) and (reason := hidden_dependency(operator.function)):
         raise GroupError(f"{operator.name} cannot be part of a stored group: {reason}")
     for _, inner in operator.inner():
         refuse_unstorable(inner)

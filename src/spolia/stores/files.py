@@ -285,13 +285,13 @@ def column_of(fields: Iterable[str]) -> str:
 
 def columns_in(folder: Path) -> dict[str, TermColumn]:
     """Return the columns of an index, by metadata field. Fields of one column tell their terms apart by their names."""
-    found = dict[str, TermColumn]()
+    columns = dict[str, TermColumn]()
     for name in _index_names(folder):
         if name.startswith(_COLUMN):
             coded = name[len(_COLUMN) :].split("_")
-            fields = [bytes.fromhex(each).decode("utf-8", "surrogatepass") for each in coded]
-            found |= {field: TermColumn(name, json.dumps(field) if len(fields) > 1 else "") for field in fields}
-    return found
+            fields = [bytes.fromhex(hex_name).decode("utf-8", "surrogatepass") for hex_name in coded]
+            columns |= {field: TermColumn(name, json.dumps(field) if len(fields) > 1 else "") for field in fields}
+    return columns
 
 
 def lacks_columns(folder: Path, fields: Iterable[str]) -> bool:

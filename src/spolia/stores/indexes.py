@@ -50,7 +50,7 @@ class HNSW(IndexSettings):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "connectivity", "expansion_add", "expansion_search")
-        refuse_counts(self, "above", least=0)
+        refuse_counts(self, "above", minimum=0)
 
 
 DEFAULT_INDEX = HNSW()

@@ -28,7 +28,7 @@ from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metr
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Addressed, Value, digest_of
-from spolia.types.value import kept
+from spolia.types.value import lazy_property
 
 STORE_INDEXES = ("Exact", "HNSW")
 """Indexes that are part of the store."""
@@ -108,7 +108,7 @@ class Manifest(Value):
                 "Define two groups, one for each."
             )
 
-    @kept
+    @lazy_property
     def by_picture(self) -> bool:
         return any(embedding.pictures for embedding in self.embeddings)
 
@@ -258,7 +258,7 @@ def built_in(name: str) -> Definition | None:
     'SlidingWindow(size=128, chars_per_token=4, covered=0.95, overlap=12)'
     """
     plain = BUILT_IN.get(name)
-    return None if plain is None else decode(plain, Definition, known=Catalogue())
+    return None if plain is None else decode(plain, Definition, classes=Catalogue())
 
 
 def manifest_of(
@@ -370,7 +370,7 @@ def transform_of(
         )
     try:
         return decode(  # type: ignore[no-any-return]
-            json.loads(manifest.definition), Operator, known=Catalogue(known_operators), accept=accept
+            json.loads(manifest.definition), Operator, classes=Catalogue(known_operators), accept=accept
         )
     except VariableRefused as error:
         raise StoreError(f"Group {manifest.group!r} of the store: {error.reason}") from error
@@ -389,7 +389,7 @@ def models_of(manifest: Manifest, known_operators: Iterable[Operator[Any, Any] |
     for embedding in manifest.embeddings:
         # An embedder that cannot be loaded here is not asked, either.
         with suppress(SpoliaError):
-            resources += [decode(json.loads(embedding.plain), known=Catalogue())] if embedding.plain else []
+            resources += [decode(json.loads(embedding.plain), classes=Catalogue())] if embedding.plain else []
     return tuple(resources)
 
 
@@ -424,7 +424,7 @@ def embedder_of(
     if not embedding.plain:
         raise GroupError(f"The store cannot reload its embedder. {advice}")
     try:
-        loaded = decode(json.loads(embedding.plain), known=Catalogue(), accept=refuse_env)
+        loaded = decode(json.loads(embedding.plain), classes=Catalogue(), accept=refuse_env)
         name = loaded.name
     except VariableRefused as error:
         raise StoreError(f"Group {group!r} of the store: {error.reason}") from error
@@ -441,8 +441,8 @@ def index_of(embedding: GroupEmbedding) -> IndexSettings:
 
 
 @lru_cache(64)  # each publication asks for it, and so does the first question after it
-def _index_settings(written: str) -> IndexSettings:
-    return decode(json.loads(written), IndexSettings, known=Catalogue())  # type: ignore[no-any-return]
+def _index_settings(text: str) -> IndexSettings:
+    return decode(json.loads(text), IndexSettings, classes=Catalogue())  # type: ignore[no-any-return]
 
 
 def refuse_stored(settings: IndexSettings, group: str) -> None:

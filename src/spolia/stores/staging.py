@@ -32,7 +32,7 @@ from spolia.stores.backends.rows import (
 )
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other_manifest
 from spolia.stores.writer import Writer, compact, compact_all
-from spolia.types import Document, Meta, Node, principals
+from spolia.types import Document, Meta, Node, check_principals
 
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows, Vectors
@@ -356,7 +356,7 @@ class Staging(Draft):
         self.relabel(document, document.meta, readers)
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
-        readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
+        readers = check_principals(readers, f"The readers of {document.uri or document.id!r} would be")
         original = self._staged.relabelled.get(document.id, (document,))[0]
         new = document.but(meta=meta, readers=readers)
         if document.id not in self._staged.images:  # what is put in this very commit has its nodes here

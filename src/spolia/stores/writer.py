@@ -26,7 +26,7 @@ from spolia.stores.backends.rows import (
 )
 from spolia.stores.files import fail_point, index_damage, is_scattered, quick_index_damage, store_errors
 from spolia.stores.manifest import GroupEmbedding, Manifest, dump, refuse_odd_name, refuse_other_manifest
-from spolia.types import Document, Meta, Node, principals
+from spolia.types import Document, Meta, Node, check_principals
 
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows, Vectors
@@ -345,7 +345,7 @@ class Writer(Draft):
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
         """Give a document other metadata and another reader list; its nodes stay, with the metadata of their own."""
-        readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
+        readers = check_principals(readers, f"The readers of {document.uri or document.id!r} would be")
         with self._transaction.change():
             key, connection = self._known_key(document.id), self._connection
             self._audiences.begin()

@@ -1,4 +1,4 @@
-"""What every adapter must keep, as checks that raise `AssertionError`; for the tests of plug-ins."""
+"""Contracts of model adapters, as checks that raise `AssertionError`; for the tests of plug-ins."""
 
 from spolia.deferred import numpy as np
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Embedder, LanguageModel
@@ -8,19 +8,19 @@ TEXTS = ("A cat sat on the mat.", "", "ขอบคุณ 감사합니다 谢谢
 
 
 def check_embedder(embedder: Embedder) -> None:
-    """Shape, type, length 1, finiteness, order, and that a text's vector does not depend on its company.
+    """Check shape, type, length 1, finiteness and order, and that a vector does not depend on the batch.
 
     >>> from spolia.testing import HashingEmbedder
     >>> check_embedder(HashingEmbedder())
     """
     assert isinstance(embedder, Embedder), f"{embedder!r} lacks members of the protocol Embedder"
     _check_address(embedder)
-    found = embedder.embed(TEXTS, kind="passage")
-    assert found.shape == (len(TEXTS), embedder.dimension), f"shape {found.shape}, not (texts, dimension)"
-    assert found.dtype == np.float32, f"{found.dtype}, not float32"
-    assert np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-4), "vectors are not of length 1"
-    alone = np.concatenate([embedder.embed([text], kind="passage") for text in TEXTS])
-    assert (found * alone).sum(axis=1).min() > 0.9999, "a text's vector depends on the texts beside it"
+    vectors = embedder.embed(TEXTS, kind="passage")
+    assert vectors.shape == (len(TEXTS), embedder.dimension), f"shape {vectors.shape}, not (texts, dimension)"
+    assert vectors.dtype == np.float32, f"{vectors.dtype}, not float32"
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-4), "vectors are not of length 1"
+    single_vectors = np.concatenate([embedder.embed([text], kind="passage") for text in TEXTS])
+    assert (vectors * single_vectors).sum(axis=1).min() > 0.9999, "a text's vector depends on the texts beside it"
     assert embedder.embed([], kind="query").shape == (0, embedder.dimension), "no texts must give no rows"
     counts = embedder.tokens(TEXTS)
     assert len(counts) == len(TEXTS), "tokens gives one number for each text"
@@ -29,7 +29,7 @@ def check_embedder(embedder: Embedder) -> None:
 
 
 def check_language_model(model: LanguageModel, prompt: Prompt | None = None) -> None:
-    """A reply with text; pieces that make up the text; log-probabilities where they are stated; the cut.
+    """Check that replies have text, pieces make up the text, log-probabilities are valid, and a reply can be cut.
 
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> check_language_model(ScriptedModel(("One, two, three.",)))

@@ -1,4 +1,4 @@
-"""An embedder without weights: feature hashing, so that texts with words in common are near."""
+"""Embedder without weights: feature hashing, so that texts with words in common are near."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 from zlib import crc32
 
-from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.core.run_context import charge, check_cancelled, record_access
 from spolia.deferred import numpy as np
 from spolia.models.protocols import Kind
 from spolia.types import Usage, Value
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HashingEmbedder(Value):
-    """Maps every word and every three letters of it to a place and a sign by their CRC-32, and adds them up.
+    """Embedder that adds up a place and a sign for every word and every three letters of it, by their CRC-32.
 
     Deterministic on every machine and cheap. Weinberger et al. 2009, "Feature hashing for large scale multitask
     learning".
@@ -49,29 +49,29 @@ class HashingEmbedder(Value):
         return f"{self.name}/{self.window}"
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> "Vectors":
-        """One vector of length 1 for each text; the first unit vector for one without words."""
-        reach(self)
-        return self.hashed(texts)
+        """Return one vector of length 1 for each text; the first unit vector for a text without words."""
+        record_access(self)
+        return self.hash_texts(texts)
 
-    def hashed(self, texts: Sequence[str]) -> "Vectors":
-        """What `embed` gives, for embedders that are made of this one."""
+    def hash_texts(self, texts: Sequence[str]) -> "Vectors":
+        """Compute the vectors of `embed`, for embedders that are built on this one."""
         check_cancelled()
-        found = np.zeros((len(texts), self.dimension), np.float32)
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in enumerate(texts):
             for feature in self._features(text):
                 code = crc32(f"{self.salt}{feature}".encode("utf-8", "replace"))
-                found[row, (code >> 1) % self.dimension] += 1.0 if code & 1 else -1.0
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        found[lengths[:, 0] == 0.0, 0] = lengths[lengths == 0.0] = 1.0
+                vectors[row, (code >> 1) % self.dimension] += 1.0 if code & 1 else -1.0
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors[lengths[:, 0] == 0.0, 0] = lengths[lengths == 0.0] = 1.0
         charge(Usage(embedded=len(texts)))
-        found /= lengths
-        return found
+        vectors /= lengths
+        return vectors
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(re.findall(r"\w+", text)) for text in texts]
 
     def covers(self, text: str) -> float:
-        """All of it: any script is hashed."""
+        """Return 1.0: any script is hashed."""
         return 1.0
 
     def _features(self, text: str) -> Iterator[str]:
@@ -82,7 +82,7 @@ class HashingEmbedder(Value):
 
 @dataclass(frozen=True)
 class HashingTokens(Value):
-    """A token embedder without weights: each word is a token, and its vector that of the word alone."""
+    """Token embedder without weights: each word is a token, with the vector of the word alone."""
 
     dimension: int = 64
     window: int = 256
@@ -98,11 +98,11 @@ class HashingTokens(Value):
         return f"{self.name}/{self.window}"
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> "TokenVectors":
-        """One vector of length 1 for each word of each text."""
+        """Return one vector of length 1 for each word of each text."""
         from spolia.models.vectors import TokenVectors
 
         check_cancelled()
-        reach(self)
+        record_access(self)
         words = HashingEmbedder(self.dimension)
-        rows = [words.hashed(re.findall(r"\w+", text)[: self.window]) for text in texts]
+        rows = [words.hash_texts(re.findall(r"\w+", text)[: self.window]) for text in texts]
         return TokenVectors.from_vectors(rows, self.dimension)

@@ -1,4 +1,4 @@
-"""A server that speaks the OpenAI protocol, for tests: simple, and the same for the same request."""
+"""Test server that speaks the OpenAI protocol: simple, and the same for the same request."""
 
 import hashlib
 import json
@@ -12,45 +12,45 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self, TypeAlias
 
 
-def embedded(asked: Mapping[str, Any], dimension: int, weights: str = "") -> dict[str, Any]:
-    """A vector for each text, by hash."""
-    texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
-    rows = [{"index": at, "embedding": vector(weights + text, dimension)} for at, text in enumerate(texts)]
+def embeddings_reply(request: Mapping[str, Any], dimension: int, weights: str = "") -> dict[str, Any]:
+    """Make the reply of /embeddings: a vector for each text, by hash."""
+    texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
+    rows = [{"index": index, "embedding": vector(weights + text, dimension)} for index, text in enumerate(texts)]
     count = sum(len(text.split()) for text in texts)
     return {"object": "list", "data": rows[::-1], "usage": {"prompt_tokens": count, "total_tokens": count}}
 
 
 def vector(text: str, dimension: int) -> list[float]:
-    """Numbers from -1 to 1 that depend on the text."""
-    numbers = b"".join(hashlib.sha256(f"{at}|{text}".encode()).digest() for at in range(dimension // 32 + 1))
+    """Compute numbers from -1 to 1 that depend on the text."""
+    numbers = b"".join(hashlib.sha256(f"{block}|{text}".encode()).digest() for block in range(dimension // 32 + 1))
     return [(number - 127.5) / 127.5 for number in numbers[:dimension]]
 
 
-def reranked(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The share of the words of query and text together that is in both; best first."""
-    query = _words(asked["query"])
-    scores = [len(query & found) / len(query | found) for found in map(_words, asked["documents"])]
-    rows = [{"index": at, "relevance_score": score} for at, score in enumerate(scores)]
+def rerank_reply(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the reply of /rerank: a text scores the share of words that it and the query have in common; best first."""
+    query = _words(request["query"])
+    scores = [len(query & words) / len(query | words) for words in map(_words, request["documents"])]
+    rows = [{"index": index, "relevance_score": score} for index, score in enumerate(scores)]
     rows.sort(key=lambda row: -row["relevance_score"])
-    return {"results": rows[: asked["top_n"]], "usage": {"total_tokens": 9}}
+    return {"results": rows[: request["top_n"]], "usage": {"total_tokens": 9}}
 
 
-def completed(asked: Mapping[str, Any], text: str, logprob: float | None) -> dict[str, Any]:
-    """The text, after the prompt where that is to be echoed; a word with the blank before it is a token."""
+def completion_reply(request: Mapping[str, Any], text: str, logprob: float | None) -> dict[str, Any]:
+    """Make the reply of /completions: the text, after the prompt with `echo`; a word with its leading blank is a token."""
     words = re.findall(r"\s*\S+\s*$|\s*\S+|\s+", text)
-    made = words[: asked["max_tokens"]]
-    sent = re.findall(r"\s*\S+|\s+", asked["prompt"]) if asked.get("echo") else []
-    tokens = sent + made
+    generated = words[: request["max_tokens"]]
+    echoed = re.findall(r"\s*\S+|\s+", request["prompt"]) if request.get("echo") else []
+    tokens = echoed + generated
     choice: dict[str, Any] = {"index": 0, "text": "".join(tokens)}
-    choice["finish_reason"] = "length" if len(made) < len(words) else "stop"
-    if asked.get("logprobs") is not None and logprob is not None:
-        starts = [sum(map(len, tokens[:at])) for at in range(len(tokens))]
-        numbers = [None if sent and at == 0 else logprob * len(token) for at, token in enumerate(tokens)]
-        top = {word: logprob * (at + 1) for at, word in enumerate(words[: asked["logprobs"]])}
+    choice["finish_reason"] = "length" if len(generated) < len(words) else "stop"
+    if request.get("logprobs") is not None and logprob is not None:
+        starts = [sum(map(len, tokens[:number])) for number in range(len(tokens))]
+        numbers = [None if echoed and number == 0 else logprob * len(token) for number, token in enumerate(tokens)]
+        top = {word: logprob * (number + 1) for number, word in enumerate(words[: request["logprobs"]])}
         choice["logprobs"] = {"tokens": tokens, "token_logprobs": numbers, "text_offset": starts, "top_logprobs": [top]}
     return {
         "choices": [choice],
-        "usage": {"prompt_tokens": len(asked["prompt"].split()), "completion_tokens": len(made)},
+        "usage": {"prompt_tokens": len(request["prompt"].split()), "completion_tokens": len(generated)},
     }
 
 
@@ -65,7 +65,7 @@ Fault: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class ServedReply:
-    """How one request is answered.
+    """Reply to one request.
 
     Args:
         text: the reply; streamed word by word when the request asks for it.
@@ -105,7 +105,7 @@ class ServedReply:
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedRequest:
     """A request: its JSON (or bytes), headers by lower-case name, and the caller's port, one for each connection."""
 
     path: str
@@ -115,7 +115,7 @@ class Received:
 
 
 class OpenAIServer:
-    """Serves `/v1/chat/completions`, `/completions`, `/embeddings`, `/rerank` and `/models` on a free port.
+    """Server of `/v1/chat/completions`, `/completions`, `/embeddings`, `/rerank` and `/models` on a free port.
 
     Args:
         served: one for each request in turn; the last one is repeated.
@@ -133,7 +133,7 @@ class OpenAIServer:
     """
 
     def __init__(self, *served: ServedReply) -> None:
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         self.most_at_once = self._at_once = 0
         self._served = list(served or (ServedReply(),))
         self._lock = threading.Lock()
@@ -152,8 +152,8 @@ class OpenAIServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def next_for(self, request: Received) -> ServedReply:
-        """Record a request and say how it is answered."""
+    def next_reply(self, request: ReceivedRequest) -> ServedReply:
+        """Record a request and return its reply."""
         with self._lock:
             self.requests.append(request)
             return self._served.pop(0) if len(self._served) > 1 else self._served[0]
@@ -165,7 +165,7 @@ class OpenAIServer:
 
 
 def closed_port_url() -> str:
-    """A base URL at which nobody listens."""
+    """Return a base URL at which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
@@ -176,27 +176,27 @@ class _Responder(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests are quiet."""
+        """Log nothing, so that tests are quiet."""
 
     def do_GET(self) -> None:
-        self.serving.next_for(self._received(None))
-        self._whole(200, json.dumps({"object": "list", "data": [{"id": "any", "object": "model"}]}).encode())
+        self.serving.next_reply(self._make_received(None))
+        self._send_whole(200, json.dumps({"object": "list", "data": [{"id": "any", "object": "model"}]}).encode())
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         is_json = self.headers.get("Content-Type", "").startswith("application/json")
-        asked = json.loads(body) if is_json else {}
-        served = self.serving.next_for(self._received(asked if is_json else body))
+        request = json.loads(body) if is_json else {}
+        served = self.serving.next_reply(self._make_received(request if is_json else body))
         self.serving.count(+1)
         with suppress(OSError):  # the caller hung up, as the test wants
-            self._answer(served, asked)
+            self._send_answer(served, request)
         self.serving.count(-1)
 
-    def _received(self, body: Any) -> Received:
+    def _make_received(self, body: Any) -> ReceivedRequest:
         headers = {name.lower(): text for name, text in self.headers.items()}
-        return Received(self.path, headers, body, self.client_address[1])
+        return ReceivedRequest(self.path, headers, body, self.client_address[1])
 
-    def _answer(self, served: ServedReply, asked: dict[str, Any]) -> None:
+    def _send_answer(self, served: ServedReply, request: dict[str, Any]) -> None:
         if served.wait_s:
             self.serving.stopping.wait(served.wait_s)
         if served.fault == "reset":
@@ -205,29 +205,29 @@ class _Responder(BaseHTTPRequestHandler):
             self.serving.stopping.wait(60)
             self.close_connection = True
         elif served.body is not None:
-            self._whole(served.status, served.body, served)
+            self._send_whole(served.status, served.body, served)
         elif served.status != 200:
-            said = f"status {served.status} for {self.headers.get('Authorization', 'no key')}"
-            self._whole(served.status, json.dumps({"error": {"message": said}}).encode(), served)
-        elif refused := [name for name in served.refuses if name in asked]:
-            said = f"Unsupported parameter: '{refused[0]}' is not supported with this model."
-            error = {"message": said, "type": "invalid_request_error", "param": refused[0]}
-            self._whole(400, json.dumps({"error": error | {"code": "unsupported_parameter"}}).encode(), served)
-        elif asked.get("stream"):
-            self._stream(served, asked)
+            message = f"status {served.status} for {self.headers.get('Authorization', 'no key')}"
+            self._send_whole(served.status, json.dumps({"error": {"message": message}}).encode(), served)
+        elif refused_names := [name for name in served.refuses if name in request]:
+            message = f"Unsupported parameter: '{refused_names[0]}' is not supported with this model."
+            error = {"message": message, "type": "invalid_request_error", "param": refused_names[0]}
+            self._send_whole(400, json.dumps({"error": error | {"code": "unsupported_parameter"}}).encode(), served)
+        elif request.get("stream"):
+            self._send_stream(served, request)
         else:
-            self._whole(200, json.dumps(self._said(served, asked)).encode(), served)
+            self._send_whole(200, json.dumps(self._build_reply(served, request)).encode(), served)
 
-    def _said(self, served: ServedReply, asked: dict[str, Any]) -> dict[str, Any]:
+    def _build_reply(self, served: ServedReply, request: dict[str, Any]) -> dict[str, Any]:
         if self.path.endswith("/embeddings"):
-            return embedded(asked, served.dimension, served.weights)
+            return embeddings_reply(request, served.dimension, served.weights)
         if self.path.endswith("/rerank"):
-            return reranked(asked)
-        if self.path.endswith("/completions") and "prompt" in asked:
-            return completed(asked, served.text, served.logprob)
-        return _reply(served, asked, "message", served.text, last=True)
+            return rerank_reply(request)
+        if self.path.endswith("/completions") and "prompt" in request:
+            return completion_reply(request, served.text, served.logprob)
+        return _chat_reply(served, request, "message", served.text, last=True)
 
-    def _whole(self, status: int, body: bytes, served: ServedReply | None = None) -> None:
+    def _send_whole(self, status: int, body: bytes, served: ServedReply | None = None) -> None:
         self.send_response(status)
         for name, text in served.headers if served else ():
             self.send_header(name, text)
@@ -238,14 +238,14 @@ class _Responder(BaseHTTPRequestHandler):
             self.wfile.write(body[: len(body) // 2])
             self.close_connection = True
         else:
-            self._write(body, served.fault if served else "")
+            self._send_bytes(body, served.fault if served else "")
 
-    def _stream(self, served: ServedReply, asked: dict[str, Any]) -> None:
+    def _send_stream(self, served: ServedReply, request: dict[str, Any]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for event in _events(served, asked):
+        for event in _stream_events(served, request):
             if event is None:
                 if served.fault == "stall":
                     self.serving.stopping.wait(60)
@@ -254,24 +254,24 @@ class _Responder(BaseHTTPRequestHandler):
             step = 1 if served.fault == "torn chunks" else len(event)
             for start in range(0, len(event), step):
                 part = event[start : start + step]
-                self._write(b"%x\r\n%s\r\n" % (len(part), part), served.fault)
+                self._send_bytes(b"%x\r\n%s\r\n" % (len(part), part), served.fault)
         if served.fault == "endless":
             self.serving.stopping.wait(60)
         self.wfile.write(b"0\r\n\r\n")
 
-    def _write(self, found: bytes, fault: str) -> None:
+    def _send_bytes(self, content: bytes, fault: str) -> None:
         if fault == "drip":
-            for byte in found:
+            for byte in content:
                 self.wfile.write(bytes((byte,)))
                 if self.serving.stopping.wait(0.05):
                     return
         else:
-            self.wfile.write(found)
+            self.wfile.write(content)
         self.wfile.flush()
 
 
-def _events(served: ServedReply, asked: dict[str, Any]) -> Iterator[bytes | None]:
-    """The events of a stream; None where it stops."""
+def _stream_events(served: ServedReply, request: dict[str, Any]) -> Iterator[bytes | None]:
+    """Yield the events of a stream; None where it stops."""
     pieces = [word + " " for word in (served.refusal or served.text).split(" ")]
     pieces[-1] = pieces[-1][:-1]
     for number, piece in enumerate(pieces):
@@ -279,23 +279,23 @@ def _events(served: ServedReply, asked: dict[str, Any]) -> Iterator[bytes | None
             yield None
             return
         last = number == len(pieces) - 1
-        for part in _torn(piece, served.fault):
-            yield b"data: %s\n\n" % part.join(_around(served, asked, piece, last))
+        for part in _split_text(piece, served.fault):
+            yield b"data: %s\n\n" % part.join(_split_event(served, request, piece, last))
     if served.usage is not None:
         yield b"data: %s\n\n" % json.dumps({"choices": [], "usage": _usage(served.usage)}).encode()
     yield b"data: [DONE]\n\n"
 
 
-def _around(served: ServedReply, asked: dict[str, Any], piece: str, last: bool) -> list[bytes]:
-    """An event's JSON before and after the text."""
-    event = _reply(served, asked, "delta", piece, last)
+def _split_event(served: ServedReply, request: dict[str, Any], piece: str, last: bool) -> list[bytes]:
+    """Return an event's JSON before and after the text."""
+    event = _chat_reply(served, request, "delta", piece, last)
     if event["choices"]:
         event["choices"][0]["delta"]["refusal" if served.refusal else "content"] = "@@here@@"
     return json.dumps(event).encode().split(b"@@here@@")
 
 
-def _torn(piece: str, fault: str) -> list[bytes]:
-    """The text as it stands inside JSON quotes, in one part or, where a fault tears it, in several."""
+def _split_text(piece: str, fault: str) -> list[bytes]:
+    """Split the text, escaped as in JSON, where a fault tears it; otherwise return it in one part."""
     if fault == "torn events":
         return [bytes((byte,)) for byte in json.dumps(piece, ensure_ascii=False)[1:-1].encode()]
     escaped = json.dumps(piece)[1:-1].encode()
@@ -305,7 +305,7 @@ def _torn(piece: str, fault: str) -> list[bytes]:
     return [escaped]
 
 
-def _reply(served: ServedReply, asked: dict[str, Any], part: str, text: str, last: bool) -> dict[str, Any]:
+def _chat_reply(served: ServedReply, request: dict[str, Any], part: str, text: str, last: bool) -> dict[str, Any]:
     if served.fault == "no choice":
         return {"choices": []}
     message: dict[str, Any] = {"role": "assistant", "content": None if served.refusal else text}
@@ -314,15 +314,18 @@ def _reply(served: ServedReply, asked: dict[str, Any], part: str, text: str, las
     if served.thoughts:
         message["reasoning_content"] = served.thoughts
     choice = {"index": 0, part: message, "finish_reason": served.finish_reason if last else None}
-    if asked.get("logprobs") and served.logprob is not None:
+    if request.get("logprobs") and served.logprob is not None:
         words = text.split() if part == "message" else [text]
-        choice["logprobs"] = {"content": [_token(word, served.logprob, asked) for word in words]}
-    whole = {"usage": _usage(served.usage)} if served.usage is not None and part == "message" else {}
-    return {"id": "1", "object": "chat.completion", "choices": [choice], **whole}
+        choice["logprobs"] = {"content": [_token(word, served.logprob, request) for word in words]}
+    usage = {"usage": _usage(served.usage)} if served.usage is not None and part == "message" else {}
+    return {"id": "1", "object": "chat.completion", "choices": [choice], **usage}
 
 
-def _token(word: str, logprob: float, asked: dict[str, Any]) -> dict[str, Any]:
-    top = [{"token": "x" * at or word, "logprob": logprob * (at + 1)} for at in range(asked.get("top_logprobs", 0))]
+def _token(word: str, logprob: float, request: dict[str, Any]) -> dict[str, Any]:
+    top = [
+        {"token": "x" * number or word, "logprob": logprob * (number + 1)}
+        for number in range(request.get("top_logprobs", 0))
+    ]
     return {"token": word, "logprob": logprob, **({"top_logprobs": top[::-1]} if top else {})}
 
 

@@ -1,4 +1,4 @@
-"""A wire to a server that can be cut, or go silent, in the middle of what is sent over it."""
+"""Proxy to a server that can be cut off, or go silent, in the middle of what is sent through it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Target: TypeAlias = "tuple[str, int] | str"  # host and port, or the path of a s
 
 
 class Wire:
-    """Passes on what comes to a server and back, over a free port; with no target it accepts and never answers."""
+    """Proxy on a free port that forwards bytes to a server and back; without a target it accepts and never answers."""
 
     def __init__(self, target: Target | None) -> None:
         self.target = target
-        self._left: int | None = None
-        self._cuts = False
-        self._open: list[socket.socket] = []
+        self._bytes_left: int | None = None
+        self._closes = False
+        self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -31,27 +31,27 @@ class Wire:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._close()
+        self._close_sockets()
 
-    def silent(self, after: int = 0) -> None:
-        """From now on pass on `after` bytes to the server, then nothing more in either direction."""
-        self._left, self._cuts = after, False
+    def go_silent(self, byte_count: int = 0) -> None:
+        """Forward `byte_count` more bytes to the server, then nothing more in either direction."""
+        self._bytes_left, self._closes = byte_count, False
 
-    def cut(self, after: int = 0) -> None:
-        """From now on pass on `after` bytes to the server, then close every connection, and new ones."""
-        self._left, self._cuts = after, True
+    def cut_off(self, byte_count: int = 0) -> None:
+        """Forward `byte_count` more bytes to the server, then close every connection, and new ones."""
+        self._bytes_left, self._closes = byte_count, True
 
-    def mended(self) -> None:
-        """Pass everything on again; connections from before are closed."""
-        self._close()
-        self._left = None
+    def mend(self) -> None:
+        """Forward everything again; earlier connections are closed."""
+        self._close_sockets()
+        self._bytes_left = None
 
-    def _close(self) -> None:
+    def _close_sockets(self) -> None:
         with self._lock:
-            closing, self._open = self._open, []
-        for one in closing:
+            closing, self._sockets = self._sockets, []
+        for connection in closing:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         while True:
@@ -59,30 +59,30 @@ class Wire:
                 client, _ = self._listening.accept()
             except OSError:
                 return
-            threading.Thread(target=self._passed, args=(client,), daemon=True).start()
+            threading.Thread(target=self._serve_client, args=(client,), daemon=True).start()
 
-    def _passed(self, client: socket.socket) -> None:
+    def _serve_client(self, client: socket.socket) -> None:
         with client, suppress(OSError):
             with self._lock:
-                self._open.append(client)
+                self._sockets.append(client)
             if self.target is None:
                 while client.recv(65_536):
                     pass
                 return
-            with self._connected() as server:
+            with self._connect() as server:
                 with self._lock:
-                    self._open.append(server)
-                self._pass(client, server)
+                    self._sockets.append(server)
+                self._forward(client, server)
 
-    def _connected(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         if isinstance(self.target, str):
-            found = socket.socket(socket.AF_UNIX)
-            found.connect(self.target)
-            return found
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self.target)
+            return server
         assert self.target is not None
         return socket.create_connection(self.target)
 
-    def _pass(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
         with selectors.DefaultSelector() as ready:
             ready.register(client, selectors.EVENT_READ, server)
             ready.register(server, selectors.EVENT_READ, client)
@@ -90,15 +90,15 @@ class Wire:
                 for key, _ in ready.select():
                     if not (data := key.fileobj.recv(16_384)):  # type: ignore[union-attr]
                         return
-                    key.data.sendall(self._let_through(data, upwards=key.fileobj is client))
+                    key.data.sendall(self._take_allowed(data, upwards=key.fileobj is client))
 
-    def _let_through(self, data: bytes, *, upwards: bool) -> bytes:
+    def _take_allowed(self, data: bytes, *, upwards: bool) -> bytes:
         with self._lock:
-            if self._left is None:
+            if self._bytes_left is None:
                 return data
-            passed = data[: self._left] if upwards else data if self._left else b""
-            self._left -= len(passed) if upwards else 0
-            over = not self._left
-        if over and self._cuts:
-            self._close()
+            passed = data[: self._bytes_left] if upwards else data if self._bytes_left else b""
+            self._bytes_left -= len(passed) if upwards else 0
+            is_over = not self._bytes_left
+        if is_over and self._closes:
+            self._close_sockets()
         return passed

@@ -1,4 +1,4 @@
-"""Training of small classifiers of texts: a logistic regression or a few units over features or vectors."""
+"""Training of small text classifiers: logistic regression or a few hidden units, over features or vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEVER = 2.0
 
 
 class LabelledText(NamedTuple):
-    """A text of a question, and the number of its label."""
+    """Text of a question, with the number of its label."""
 
     item: str
     question: str
@@ -50,7 +50,7 @@ class ClassifierTrainer(ABC):
     The probabilities of these, each on the questions that it has not seen, calibrate the model: one temperature, by
     which its last layer is divided. An input that is the same in all rows is left out.
 
-    A subclass has `part`, `labels`, and writes `labelled`, `untrained` and `trained`.
+    A subclass has `part`, `labels`, and writes `label_items`, `untrained` and `trained`.
 
     Args:
         embedder: with one, the classifier also reads vectors.
@@ -72,8 +72,8 @@ class ClassifierTrainer(ABC):
         self.temperature = 1.0
 
     @abstractmethod
-    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
-        """The rows of questions; those of one question follow each other."""
+    def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+        """Return the labelled rows of questions; rows of one question follow each other."""
 
     @abstractmethod
     def untrained(self) -> Operator[Query, Answer]: ...
@@ -86,33 +86,35 @@ class ClassifierTrainer(ABC):
         return {name: getattr(self, name) for name in names} | {"embedder": self.embedder.name if self.embedder else ""}
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.texts = self.labelled(items, seed)
+        self.texts = self.label_items(items, seed)
         self.fold = folds(items, FOLDS)
-        own = np.array([self.fold[row.item] for row in self.texts])
-        self._refuse_unlearnable(len(items), len(set(own.tolist())))
-        self.truth = self._truth(self.texts)
+        row_folds = np.array([self.fold[row.item] for row in self.texts])
+        self._refuse_unlearnable(len(items), len(set(row_folds.tolist())))
+        self.truth = self._one_hot_labels(self.texts)
         df = Counter(word for item in items for word in words(item.question))
         self.idf = {word: round(log((1 + len(items)) / (1 + count)), 4) for word, count in sorted(df.items())}
         self.rare = round(log((1 + len(items)) / 2), 4)
-        found = self._inputs(self.texts)
-        if not np.isfinite(found).all():
+        raw_inputs = self._build_inputs(self.texts)
+        if not np.isfinite(raw_inputs).all():
             raise DataError("Some numbers of a text are not finite. Check the vectors of the embedder.")
-        deviation = found.std(axis=0)
-        self.mean = found.mean(axis=0)
+        deviation = raw_inputs.std(axis=0)
+        self.mean = raw_inputs.mean(axis=0)
         self.scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
-        self.rows = (found - self.mean) * self.scale
-        kept = self.labelled(validation, seed)
-        self.validation = (self._standardised(kept), self._truth(kept)) if kept else None
-        seen = np.array([own != number for number in range(FOLDS)] + [np.ones(len(own), bool)], float)
-        self.share = seen / np.maximum(1, seen.sum(axis=1, keepdims=True))
-        self.unseen_by = own
+        self.rows = (raw_inputs - self.mean) * self.scale
+        validation_rows = self.label_items(validation, seed)
+        self.validation = (
+            (self._standardise(validation_rows), self._one_hot_labels(validation_rows)) if validation_rows else None
+        )
+        seen_mask = np.array([row_folds != number for number in range(FOLDS)] + [np.ones(len(row_folds), bool)], float)
+        self.share = seen_mask / np.maximum(1, seen_mask.sum(axis=1, keepdims=True))
+        self.row_folds = row_folds
         draw = np.random.default_rng(seed)
-        sizes = [found.shape[1], *([self.hidden] if self.hidden else []), len(self.labels) - 1]
+        sizes = [raw_inputs.shape[1], *([self.hidden] if self.hidden else []), len(self.labels) - 1]
         start = [draw.normal(0, wide**-0.5, (wide, narrow)) * (self.hidden > 0) for wide, narrow in pairwise(sizes)]
         self.layers = [
             (np.repeat(weight[None], FOLDS + 1, 0), np.zeros((FOLDS + 1, 1, weight.shape[1]))) for weight in start
         ]
-        self.moments = [np.zeros_like(one) for _ in (0, 1) for layer in self.layers for one in layer]
+        self.moments = [np.zeros_like(array) for _ in (0, 1) for layer in self.layers for array in layer]
         self.done = 0
         counts = Counter(self.labels[row.label] for row in self.texts)
         self.notes = [
@@ -123,10 +125,10 @@ class ClassifierTrainer(ABC):
         if idle := int((self.scale == 0).sum()):
             self.notes.append(f"{several(idle, 'input')} did not vary in training and have no weight.")
 
-    def _refuse_unlearnable(self, asked: int, parts: int) -> None:
+    def _refuse_unlearnable(self, question_count: int, fold_count: int) -> None:
         if not self.texts:
             raise DataError(
-                f"Nothing can be learned from {several(asked, 'question')}: none has the gold that a {self.part} "
+                f"Nothing can be learned from {several(question_count, 'question')}: none has the gold that a {self.part} "
                 "classifier learns from. Give gold_ids that name passages of this store, and accepted answers."
             )
         if len({row.label for row in self.texts}) < 2:
@@ -134,26 +136,26 @@ class ClassifierTrainer(ABC):
                 f"All {several(len(self.texts), 'row')} have the label {self.labels[self.texts[0].label]!r}, so "
                 "nothing can be learned. Give more questions, of other kinds."
             )
-        if parts < 2:
+        if fold_count < 2:
             raise DataError(
                 "All rows are of one question, or of questions that share gold passages, so nothing says how the "
                 "classifier does on others. Give more questions."
             )
 
-    def _inputs(self, rows: Sequence[LabelledText]) -> Floats:
+    def _build_inputs(self, rows: Sequence[LabelledText]) -> Floats:
         return build_inputs(self.part, [row[1:3] for row in rows], self.idf, self.rare, self.embedder)
 
-    def _standardised(self, rows: Sequence[LabelledText]) -> Floats:
-        return np.asarray((self._inputs(rows) - self.mean) * self.scale, np.float64)
+    def _standardise(self, rows: Sequence[LabelledText]) -> Floats:
+        return np.asarray((self._build_inputs(rows) - self.mean) * self.scale, np.float64)
 
-    def _truth(self, rows: Sequence[LabelledText]) -> Floats:
-        found: Floats = np.eye(len(self.labels))[[row.label for row in rows]]
-        return found
+    def _one_hot_labels(self, rows: Sequence[LabelledText]) -> Floats:
+        one_hot: Floats = np.eye(len(self.labels))[[row.label for row in rows]]
+        return one_hot
 
     def step(self, done: float) -> float:
-        """One step of Adam for the model and for the models that each leave out a fold."""
-        loss, slopes = self._gradient()
-        values = [one for layer in self.layers for one in layer]
+        """Make one step of Adam, for the model and for the models that each leave out a fold."""
+        loss, slopes = self._compute_gradient()
+        values = [array for layer in self.layers for array in layer]
         self.done += 1
         for number, (value, slope) in enumerate(zip(values, slopes, strict=True)):
             first, second = self.moments[number], self.moments[number + len(values)]
@@ -163,8 +165,8 @@ class ClassifierTrainer(ABC):
             value -= self.rate * (1 - done) * size
         return loss
 
-    def _gradient(self) -> tuple[float, list[Floats]]:
-        """The model's loss, and what it changes with each weight and bias, of all models."""
+    def _compute_gradient(self) -> tuple[float, list[Floats]]:
+        """Return the model's loss, and the gradients of the weights and biases of all models."""
         (last, offset), first = self.layers[-1], self.layers[:-1]
         units = (
             np.tanh(self.rows @ first[0][0] + first[0][1])
@@ -187,30 +189,34 @@ class ClassifierTrainer(ABC):
         return cross_entropy(probabilities(self._logits(rows, FOLDS)), truth)
 
     def probabilities(self, rows: Sequence[LabelledText], model: int) -> Floats:
-        """Of rows, by the model of all rows (`FOLDS`) or that without a fold."""
-        return probabilities(self._logits(self._standardised(rows), model) / self.temperature)
+        """Return the probabilities of rows, by the model of all rows (`FOLDS`) or by one without a fold."""
+        return probabilities(self._logits(self._standardise(rows), model) / self.temperature)
 
     def _logits(self, rows: Floats, model: int) -> Floats:
         return logits_of([(weight[model], bias[model, 0]) for weight, bias in self.layers], rows)
 
-    def unseen(self) -> Floats:
-        """Of each row, the probabilities by the model that has not seen its question."""
-        found = np.stack([self._logits(self.rows, model) for model in range(FOLDS)])
-        return probabilities(found[self.unseen_by, np.arange(len(self.rows))] / self.temperature)
+    def unseen_probabilities(self) -> Floats:
+        """Return each row's probabilities by the model that was not trained on its question."""
+        logits = np.stack([self._logits(self.rows, model) for model in range(FOLDS)])
+        return probabilities(logits[self.row_folds, np.arange(len(self.rows))] / self.temperature)
 
     def state(self) -> dict[str, Any]:
-        values = [one for layer in self.layers for one in layer]
-        return {"done": np.array(self.done)} | {str(at): one for at, one in enumerate((*values, *self.moments))}
+        values = [array for layer in self.layers for array in layer]
+        return {"done": np.array(self.done)} | {
+            str(number): array for number, array in enumerate((*values, *self.moments))
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.done = int(state["done"])
-        for at, one in enumerate((*(one for layer in self.layers for one in layer), *self.moments)):
-            one[...] = state[str(at)]
+        for number, array in enumerate((*(array for layer in self.layers for array in layer), *self.moments)):
+            array[...] = state[str(number)]
 
     def weights(self) -> dict[str, Any]:
         self._calibrate()
-        (*first, (last, offset)), by = self.layers, self.temperature
-        own = [(weight[FOLDS], bias[FOLDS, 0]) for weight, bias in (*first, (last / by, offset / by))]
+        (*first, (last, offset)), temperature = self.layers, self.temperature
+        final_layers = [
+            (weight[FOLDS], bias[FOLDS, 0]) for weight, bias in (*first, (last / temperature, offset / temperature))
+        ]
         return {
             "labels": list(self.labels),
             "embedder": self.embedder.name if self.embedder else "",
@@ -218,23 +224,23 @@ class ClassifierTrainer(ABC):
             "rare": self.rare,
             "mean": self.mean.tolist(),
             "scale": self.scale.tolist(),
-            "layers": [{"weight": weight.tolist(), "bias": bias.tolist()} for weight, bias in own],
+            "layers": [{"weight": weight.tolist(), "bias": bias.tolist()} for weight, bias in final_layers],
         }
 
     def _calibrate(self) -> None:
         self.temperature = 1.0
-        logits = np.log(np.maximum(self.unseen(), 1e-300))
+        logits = np.log(np.maximum(self.unseen_probabilities(), 1e-300))
         losses = []
-        for by in TEMPERATURES:
-            raised = np.exp(logits / by)
+        for temperature in TEMPERATURES:
+            raised = np.exp(logits / temperature)
             losses.append(cross_entropy(raised / raised.sum(axis=1, keepdims=True), self.truth))
         self.temperature = float(TEMPERATURES[int(np.argmin(losses))])
-        found = self.unseen()
-        right = (found.argmax(axis=1) == self.truth.argmax(axis=1)).mean()
+        chances = self.unseen_probabilities()
+        accuracy = (chances.argmax(axis=1) == self.truth.argmax(axis=1)).mean()
         self.notes.append(
-            f"On questions that it had not seen, {right:.1%} of the rows are classified rightly (by the most frequent "
+            f"On questions that it had not seen, {accuracy:.1%} of the rows are classified rightly (by the most frequent "
             f"label {self.truth.mean(axis=0).max():.1%}), with a calibration error of "
-            f"{100 * calibration_error(found, self.truth):.1f} points."
+            f"{100 * calibration_error(chances, self.truth):.1f} points."
         )
 
 
@@ -243,18 +249,18 @@ def cross_entropy(chance: Floats, truth: Floats) -> float:
 
 
 def calibration_error(chance: Floats, truth: Floats) -> float:
-    """How far the probability of the likeliest label is from the share of rows that have it: the mean over `BINS` bins
-    of equal width, weighed by their rows.
+    """Return the expected calibration error: the mean gap between the probability of the likeliest label and the share
+    of rows that have it, over `BINS` bins of equal width, weighted by their rows.
 
     Source: Guo et al., "On calibration of modern neural networks", ICML 2017, as is the temperature.
 
     >>> calibration_error(np.array([[0.2, 0.8], [0.2, 0.8]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     0.3
     """
-    sure = chance.max(axis=1)
-    off = sure - (chance.argmax(axis=1) == truth.argmax(axis=1))
-    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
-    return round(float(np.abs(np.bincount(bins, off, BINS)).sum() / len(sure)), 6)
+    confidence = chance.max(axis=1)
+    gaps = confidence - (chance.argmax(axis=1) == truth.argmax(axis=1))
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return round(float(np.abs(np.bincount(bins, gaps, BINS)).sum() / len(confidence)), 6)
 
 
 def lower_bound(changes: Sequence[float] | Floats) -> float:
@@ -263,14 +269,14 @@ def lower_bound(changes: Sequence[float] | Floats) -> float:
     One more number, -1, counts with them: where few questions lose anything, the normal distribution alone is too sure.
     With it, questions that lose nothing show a loss of at most 1.5 points from about 200 on, as an exact test does.
     """
-    found = np.append(np.asarray(changes, np.float64), -1.0)
-    if len(found) < 3:
+    values = np.append(np.asarray(changes, np.float64), -1.0)
+    if len(values) < 3:
         return float("-inf")
-    return float(found.mean() - ONE_SIDED * found.std(ddof=1) / len(found) ** 0.5)
+    return float(values.mean() - ONE_SIDED * values.std(ddof=1) / len(values) ** 0.5)
 
 
 def folds(items: Sequence[Item], count: int) -> dict[str, int]:
-    """Return a number below `count` for each question: the same for those that share an id, a text or a gold passage.
+    """Assign each question a number below `count`; questions that share an id, text or gold passage get the same.
 
     >>> items = [Item("a", "A?", gold=(("p",),)), Item("b", "B?"), Item("c", "C?", gold=(("q",), ("p",)))]
     >>> folds(items, 2)

@@ -1,4 +1,4 @@
-"""Trains MiniLM as a bi-encoder with vectors of its own, and as the judge of which sentences a reader is shown."""
+"""Trainers of MiniLM as a bi-encoder with its own vectors, and as the judge of the sentences that a reader gets."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spolia.models.onnx.tuned_minilm import HEAD_OF_SCORE, MiniLMScorer, TunedMi
 from spolia.models.protocols import LanguageModel
 from spolia.models.text_classifier import occurs_in
 from spolia.models.trained_weights import BI_ENCODER, CONTEXT, TrainedWeights
-from spolia.post_retrieval.compression import Extractive, SentenceSpan, extract, sentence_spans
+from spolia.post_retrieval.compression import Extractive, SentenceSpan, find_sentences, keep_sentences
 from spolia.retrieval.dense import Dense, DenseInMemory
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
-from spolia.training.fine_tuning import Contrast, MiniLMTrainer, RerankerTrainer, TorchRecipe, padded, shuffled
-from spolia.training.flow_classifiers import answered
+from spolia.training.fine_tuning import Contrast, MiniLMTrainer, RerankerTrainer, TorchRecipe, draw_batch, pad_rows
+from spolia.training.flow_classifiers import try_answer
 from spolia.types import Answer, Item, Query, Ranking
 
 with require_extra("local", "torch", "Fine-tuning"):
@@ -38,7 +38,7 @@ OF_SENTENCES = TorchRecipe(window=128, batch=4, rate=5e-5, warm_up=0.1)
 
 
 class BiEncoderTrainer(RerankerTrainer):
-    """Trains the layers by which `TunedMiniLM` reads questions and passages, which then have vectors of their own.
+    """Trainer of the layers by which `TunedMiniLM` reads questions and passages; both get new vectors.
 
         loss = -ln(e^(q·p+/τ) / Σ e^(q·p/τ))     over all passages of the batch
 
@@ -81,11 +81,13 @@ class BiEncoderTrainer(RerankerTrainer):
         )
 
     def loss(self, batch: Sequence[Contrast]) -> Tensor:
-        texts = list(dict.fromkeys(text for one in batch for text in (one.positive, *one.negatives)))
-        scores = self.embedded([one.question for one in batch]) @ self.embedded(texts).T
-        barred = torch.tensor([[text != one.positive and not one.is_negative(text) for text in texts] for one in batch])
-        wanted = torch.tensor([texts.index(one.positive) for one in batch])
-        return functional.cross_entropy(scores.masked_fill(barred, -torch.inf) / self.temperature, wanted)
+        texts = list(dict.fromkeys(text for example in batch for text in (example.positive, *example.negatives)))
+        scores = self.embed_texts([example.question for example in batch]) @ self.embed_texts(texts).T
+        excluded = torch.tensor(
+            [[text != example.positive and not example.is_negative(text) for text in texts] for example in batch]
+        )
+        targets = torch.tensor([texts.index(example.positive) for example in batch])
+        return functional.cross_entropy(scores.masked_fill(excluded, -torch.inf) / self.temperature, targets)
 
     def untrained(self) -> Operator[Query, Ranking]:
         return Dense(self.group, MiniLM(self.base))
@@ -93,26 +95,26 @@ class BiEncoderTrainer(RerankerTrainer):
     def trained(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
         return Dense(self.group, TunedMiniLM(self.base, tuned=weights, part=BI_ENCODER))
 
-    def scored(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
-        """As `trained`, for a group without such vectors."""
+    def scored_flow(self, weights: TrainedWeights) -> Operator[Query, Ranking]:
+        """Return the flow for a group without such vectors; it embeds the passages in memory."""
         return DenseInMemory(self.group, TunedMiniLM(self.base, tuned=weights, part=BI_ENCODER))
 
 
 class ReadPassages(NamedTuple):
-    """A question with the passages found, their sentences, and which of these hold an accepted answer."""
+    """A question with its ranking, the sentences of the passages, and the sentences that hold an accepted answer."""
 
     item: Item
-    found: Ranking
+    ranking: Ranking
     spans: tuple[SentenceSpan, ...]
     holding: tuple[int, ...]
 
 
 class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
-    """Trains the `MiniLMScorer` by which `Extractive` chooses the sentences that a reader is shown.
+    """Trainer of the `MiniLMScorer` by which `Extractive` chooses the sentences that a reader gets.
 
     In the first steps, sentences that hold an accepted answer become likelier than the others. Then the reader's score
-    is the reward: `most` sentences are drawn one after the other by p(s) ∝ e^f(s), the reader answers from them, and
-    the draw becomes likelier by how much better that is than its answer from the best `most` (REINFORCE with a greedy
+    is the reward: `max_sentences` sentences are drawn one after the other by p(s) ∝ e^f(s), the reader answers from them, and
+    the draw becomes likelier by how much better that is than its answer from the best `max_sentences` (REINFORCE with a greedy
     baseline):
 
         loss = -(F1(drawn) - F1(best)) · Σ ln p(s | those drawn before)
@@ -120,7 +122,7 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
     Args:
         llm: the reader, of which only the replies are needed.
         search: the retriever of the flow.
-        most: sentences that it is shown.
+        max_sentences: sentences that it is shown.
         first: share of the steps before the reward.
         recipe: how to train; a batch counts questions.
         base: folder with the weights of `MiniLM`; empty to look them up.
@@ -138,40 +140,42 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
         llm: LanguageModel,
         search: Retriever,
         *,
-        most: int = 3,
+        max_sentences: int = 3,
         first: float = 0.5,
         recipe: TorchRecipe = OF_SENTENCES,
         base: str = "",
     ) -> None:
         super().__init__(recipe, base)
-        self.llm, self.search, self.most, self.first, self.share = llm, search, most, first, 0.0
+        self.llm, self.search, self.max_sentences, self.first, self.share = llm, search, max_sentences, first, 0.0
         self._rewards: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def settings(self) -> dict[str, Any]:
-        return super().settings() | {"most": self.most, "first": self.first, "model": self.llm.name}
+        return super().settings() | {"most": self.max_sentences, "first": self.first, "model": self.llm.name}
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.rows, self.others = self._read(items), self._read(validation)[:VALIDATED]
-        if not any(one.holding for one in self.rows):
+        self.rows, self.validation = self._read_passages(items), self._read_passages(validation)[:VALIDATED]
+        if not any(row.holding for row in self.rows):
             raise DataError(
                 f"Nothing can be learned from {several(len(items), 'question')}: no passage found holds an accepted "
-                f"answer in one of more than {self.most} sentences. Check that answers occur in the passages."
+                f"answer in one of more than {self.max_sentences} sentences. Check that answers occur in the passages."
             )
-        holding = sum(bool(one.holding) for one in self.rows)
+        holding = sum(bool(row.holding) for row in self.rows)
         self.notes = [f"{several(len(self.rows), 'question')}; for {holding} a sentence found holds the answer."]
-        self.begin(seed)
+        self.load_tensors(seed)
 
-    def _read(self, items: Sequence[Item]) -> list[ReadPassages]:
+    def _read_passages(self, items: Sequence[Item]) -> list[ReadPassages]:
         rows = []
         for item in filter(F1().applies, items):
             check_cancelled()
-            found = self.search(Query(item.question))
-            spans = tuple(sentence_spans(found)[:SENTENCES])
+            ranking = self.search(Query(item.question))
+            spans = tuple(find_sentences(ranking)[:SENTENCES])
             holding = [
-                at for at, one in enumerate(spans) if any(occurs_in(said, one.of(found)) for said in item.answers)
+                number
+                for number, span in enumerate(spans)
+                if any(occurs_in(answer, span.text_in(ranking)) for answer in item.answers)
             ]
-            if len(spans) > self.most:
-                rows.append(ReadPassages(item, found, spans, tuple(holding)))
+            if len(spans) > self.max_sentences:
+                rows.append(ReadPassages(item, ranking, spans, tuple(holding)))
         return rows
 
     def step(self, done: float) -> float:
@@ -179,63 +183,67 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
         return super().step(done)
 
     def batch(self) -> list[ReadPassages]:
-        return [self.rows[at] for at in shuffled(len(self.rows), self.recipe.batch, self.done, self.seed)]
+        return [self.rows[number] for number in draw_batch(len(self.rows), self.recipe.batch, self.done, self.seed)]
 
     def loss(self, batch: Sequence[ReadPassages]) -> Tensor:
-        of = self._held if self.share < self.first else self._rewarded
-        return torch.stack([of(one, scores) for one, scores in zip(batch, self.scores(batch), strict=True)]).mean()
+        row_loss = self._likelihood_loss if self.share < self.first else self._reward_loss
+        return torch.stack(
+            [row_loss(row, scores) for row, scores in zip(batch, self.scores(batch), strict=True)]
+        ).mean()
 
     def scores(self, batch: Sequence[ReadPassages]) -> Sequence[Tensor]:
-        """The logit of each sentence of each question."""
+        """Return the logits of the sentences of each question."""
         ids = [
-            join_pair(self.read(one.item.question).ids, self.read(span.of(one.found)).ids, self.recipe.window)
-            for one in batch
-            for span in one.spans
+            join_pair(self.read(row.item.question).ids, self.read(span.text_in(row.ranking)).ids, self.recipe.window)
+            for row in batch
+            for span in row.spans
         ]
-        found: Sequence[Tensor] = self.logits(*padded(ids))[:, 0, 0].split([len(one.spans) for one in batch])
-        return found
+        logits: Sequence[Tensor] = self.logits(*pad_rows(ids))[:, 0, 0].split([len(row.spans) for row in batch])
+        return logits
 
-    def _held(self, one: ReadPassages, scores: Tensor) -> Tensor:
-        """-ln p(a sentence that holds the answer); 0 without any."""
-        return scores.logsumexp(0) - scores[list(one.holding)].logsumexp(0) if one.holding else scores.sum() * 0
+    def _likelihood_loss(self, row: ReadPassages, scores: Tensor) -> Tensor:
+        """Return -ln p(a sentence that holds the answer); 0 if no sentence does."""
+        return scores.logsumexp(0) - scores[list(row.holding)].logsumexp(0) if row.holding else scores.sum() * 0
 
-    def _rewarded(self, one: ReadPassages, scores: Tensor) -> Tensor:
-        """Minus the reward of a draw; its gradient is that of REINFORCE."""
+    def _reward_loss(self, row: ReadPassages, scores: Tensor) -> Tensor:
+        """Return minus the reward of a draw, with the gradient of REINFORCE."""
         noise = torch.rand_like(scores.detach()).clamp(1e-9, 1 - 1e-7).log().neg().log().neg()
-        drawn = (scores.detach() + noise).topk(self.most).indices.tolist()
+        sample = (scores.detach() + noise).topk(self.max_sentences).indices.tolist()
         left, chance = torch.ones_like(scores, dtype=torch.bool), scores.new_zeros(())
-        for at in drawn:
-            chance = chance + scores[at] - scores[left].logsumexp(0)
+        for sentence in sample:
+            chance = chance + scores[sentence] - scores[left].logsumexp(0)
             left = left.clone()
-            left[at] = False
-        reward = self.reward(one, drawn)
-        loss = -(reward - self.reward(one, self.best(scores))) * chance
+            left[sentence] = False
+        reward = self.reward(row, sample)
+        loss = -(reward - self.reward(row, self.best_sentences(scores))) * chance
         return loss - loss.detach() - reward
 
-    def best(self, scores: Tensor) -> list[int]:
-        """The sentences that `Extractive` keeps."""
-        known = scores.tolist()
-        return sorted(range(len(known)), key=lambda at: -known[at])[: self.most]
+    def best_sentences(self, scores: Tensor) -> list[int]:
+        """Return the sentences that `Extractive` keeps."""
+        values = scores.tolist()
+        return sorted(range(len(values)), key=lambda sentence: -values[sentence])[: self.max_sentences]
 
-    def reward(self, one: ReadPassages, kept: Sequence[int]) -> float:
-        """F1 of the reader's answer from these sentences; asked once for each choice."""
-        key = one.item.id, tuple(sorted(kept))
+    def reward(self, row: ReadPassages, sentences: Sequence[int]) -> float:
+        """Return F1 of the reader's answer from these sentences; the reader answers each choice once."""
+        key = row.item.id, tuple(sorted(sentences))
         if key not in self._rewards:
             with Run.current() or Run(share=True):
-                found = answered(Reader(self.llm), extract(one.found, [one.spans[at] for at in key[1]]))
-            self._rewards[key] = (F1().score(found, one.item) or 0.0) if found else 0.0
+                answer = try_answer(
+                    Reader(self.llm), keep_sentences(row.ranking, [row.spans[sentence] for sentence in key[1]])
+                )
+            self._rewards[key] = (F1().score(answer, row.item) or 0.0) if answer else 0.0
         return self._rewards[key]
 
     def validate(self) -> float | None:
-        """Minus the mean reward of the best sentences."""
+        """Return minus the mean reward of the best sentences."""
         with torch.no_grad():
-            rewards = [self.reward(one, self.best(self.scores([one])[0])) for one in self.others]
+            rewards = [self.reward(row, self.best_sentences(self.scores([row])[0])) for row in self.validation]
         return -sum(rewards) / len(rewards) if rewards else None
 
     def untrained(self) -> Operator[Query, Answer]:
-        """As many sentences, by the words that they share with the question."""
-        return self.search >> Extractive(at_least=-1.0, most=self.most) >> Reader(self.llm)
+        """Build the flow that keeps as many sentences, by the words that they share with the question."""
+        return self.search >> Extractive(at_least=-1.0, most=self.max_sentences) >> Reader(self.llm)
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
         scorer = MiniLMScorer(weights, CONTEXT, self.base, self.recipe.window)
-        return self.search >> Extractive(at_least=-1.0, most=self.most, scorer=scorer) >> Reader(self.llm)
+        return self.search >> Extractive(at_least=-1.0, most=self.max_sentences, scorer=scorer) >> Reader(self.llm)

@@ -1,4 +1,4 @@
-"""Fine-tuning in torch: the steps, a state that can be kept, MiniLM's layers, and what is trained with them."""
+"""Fine-tuning in torch: resumable steps, MiniLM's layers, and the trainers that use them."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from spolia.post_retrieval.rerankers import CrossEncoder
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup
 from spolia.training.classifier import LabelledText
-from spolia.training.flow_classifiers import with_gold
-from spolia.training.query_adapter import AdapterRows, Teacher, gold_nodes, holds_answer, may_answer, taught
-from spolia.training.sufficiency import SufficiencyTrainer, beginnings, best_threshold
+from spolia.training.flow_classifiers import search_with_gold
+from spolia.training.query_adapter import AdapterRows, Teacher, gold_nodes, holds_answer, may_answer, require_rows
+from spolia.training.sufficiency import SufficiencyTrainer, choose_threshold, prefixes_of
 from spolia.types import Answer, Item, Query, Ranking, Value
 
 with require_extra("local", "torch", "Fine-tuning"):
@@ -61,7 +61,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class TorchRecipe(Value):
-    """How a model is fine-tuned.
+    """Hyperparameters of a fine-tuning.
 
     Args:
         window: tokens that it reads together.
@@ -101,12 +101,14 @@ class FineTuning(ABC, Generic[B]):
         """Begin with these tensors; those of the new layer, whose names begin with `head`, learn faster."""
         self.learned, self.seed, self.done = dict(learned), seed, 0
         groups = [
-            {"params": [one for name, one in self.learned.items() if self._is_new(name, head) is new], "lr": 0.0}
+            {"params": [entry for name, entry in self.learned.items() if self._is_new(name, head) is new], "lr": 0.0}
             for new in (True, False)
         ]
-        self.optimizer = torch.optim.AdamW([one for one in groups if one["params"]], weight_decay=0.01)
+        self.optimizer = torch.optim.AdamW([entry for entry in groups if entry["params"]], weight_decay=0.01)
         self.rates = [
-            rate for rate, one in zip((self.recipe.head_rate, self.recipe.rate), groups, strict=True) if one["params"]
+            rate
+            for rate, entry in zip((self.recipe.head_rate, self.recipe.rate), groups, strict=True)
+            if entry["params"]
         ]
 
     @staticmethod
@@ -115,14 +117,14 @@ class FineTuning(ABC, Generic[B]):
 
     @abstractmethod
     def batch(self) -> B:
-        """The examples of the step number `done`."""
+        """Return the examples of step number `done`."""
 
     @abstractmethod
     def loss(self, batch: B) -> Tensor:
-        """The mean over a batch."""
+        """Return the mean loss of a batch."""
 
-    def held_out(self) -> Sequence[B]:
-        """Batches of validation questions."""
+    def validation_batches(self) -> Sequence[B]:
+        """Return the validation questions in batches."""
         return ()
 
     def step(self, done: float) -> float:
@@ -142,19 +144,19 @@ class FineTuning(ABC, Generic[B]):
         return float(loss.detach())
 
     def validate(self) -> float | None:
-        batches = self.held_out()
+        batches = self.validation_batches()
         with torch.no_grad():
             total = sum(float(self.loss(batch)) * len(batch) for batch in batches)  # type: ignore[arg-type]
         return total / sum(map(len, batches)) if batches else None  # type: ignore[arg-type]
 
     def state(self) -> dict[str, Any]:
-        """The learned tensors with the two moments that AdamW keeps of each."""
-        found: dict[str, Any] = {"done": np.array(self.done)}
+        """Return the learned tensors with AdamW's two moments of each."""
+        state: dict[str, Any] = {"done": np.array(self.done)}
         for name, tensor in self.learned.items():
-            kept = self.optimizer.state.get(tensor, {})
-            parts = {"": tensor, **{f"{one}/": kept[one] for one in MOMENTS if one in kept}}
-            found.update({f"{one}{name}": each.detach().cpu().numpy() for one, each in parts.items()})
-        return found
+            moments = self.optimizer.state.get(tensor, {})
+            parts = {"": tensor, **{f"{key}/": moments[key] for key in MOMENTS if key in moments}}
+            state.update({f"{key}{name}": part.detach().cpu().numpy() for key, part in parts.items()})
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.done = int(state["done"])
@@ -163,8 +165,8 @@ class FineTuning(ABC, Generic[B]):
             with torch.no_grad():
                 tensor.copy_(torch.tensor(state[name]))
             if f"{MOMENTS[0]}/{name}" in state:
-                kept = {one: torch.tensor(state[f"{one}/{name}"], device=tensor.device) for one in MOMENTS}
-                self.optimizer.state[tensor] = {"step": torch.tensor(float(self.done)), **kept}
+                moments = {key: torch.tensor(state[f"{key}/{name}"], device=tensor.device) for key in MOMENTS}
+                self.optimizer.state[tensor] = {"step": torch.tensor(float(self.done)), **moments}
 
     def weights(self) -> dict[str, Any]:
         return {name: tensor.detach().cpu().numpy() for name, tensor in self.learned.items()}
@@ -187,14 +189,14 @@ class MiniLMTrainer(FineTuning[B]):
     def read(self) -> Any:
         return cache(WordPiece(self.base).read)
 
-    def begin(self, seed: int) -> None:
-        self.weights_by_name = trainable(safetensors.read(find(self.base).tensors))
+    def load_tensors(self, seed: int) -> None:
+        self.weights_by_name = copy_trainable(safetensors.read(find(self.base).tensors))
         if self.head:
             draw = torch.Generator().manual_seed(seed)
-            first = (torch.randn(self.outputs, WIDTH, generator=draw) * 0.02).requires_grad_()
-            self.weights_by_name[f"{self.head}.weight"] = first
+            new_layer = (torch.randn(self.outputs, WIDTH, generator=draw) * 0.02).requires_grad_()
+            self.weights_by_name[f"{self.head}.weight"] = new_layer
             self.weights_by_name[f"{self.head}.bias"] = torch.zeros(self.outputs, requires_grad=True)
-        learned = {name: one for name, one in self.weights_by_name.items() if one.requires_grad}
+        learned = {name: tensor for name, tensor in self.weights_by_name.items() if tensor.requires_grad}
         self.start(learned, self.head, seed)
 
     def vectors(self, ids: Tensor, real: Tensor) -> Tensor:
@@ -203,31 +205,31 @@ class MiniLMTrainer(FineTuning[B]):
         return tokens.float()
 
     def logits(self, ids: Tensor, real: Tensor) -> Tensor:
-        """What the linear layer gives for each token."""
+        """Return the outputs of the linear layer for each token."""
         return linear(self.weights_by_name, self.head, self.vectors(ids, real))
 
-    def embedded(self, texts: Sequence[str]) -> Tensor:
-        """The mean over the tokens of each text, of length 1: as `MiniLM` gives it."""
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """Return the mean over the tokens of each text, normalised to length 1, as `MiniLM` does."""
         words = WordPiece(self.base)
-        ids, real = padded([words.ids(text, self.recipe.window) for text in texts])
+        ids, real = pad_rows([words.ids(text, self.recipe.window) for text in texts])
         mean = (self.vectors(ids, real) * real[:, :, None]).sum(dim=1) / real.sum(dim=1, keepdim=True)
         return functional.normalize(mean, dim=1)
 
 
-def shuffled(count: int, size: int, done: int, seed: int) -> list[int]:
-    """The numbers below `count` that step number `done` learns of: each epoch has an order of its own.
+def draw_batch(count: int, size: int, done: int, seed: int) -> list[int]:
+    """Return the numbers below `count` of the examples of step number `done`; each epoch has its own order.
 
-    >>> sorted(shuffled(5, 2, 0, 7) + shuffled(5, 2, 1, 7) + shuffled(5, 2, 2, 7))
+    >>> sorted(draw_batch(5, 2, 0, 7) + draw_batch(5, 2, 1, 7) + draw_batch(5, 2, 2, 7))
     [0, 1, 2, 3, 4]
     """
-    epoch, at = divmod(done, max(1, math.ceil(count / size)))
+    epoch, number = divmod(done, max(1, math.ceil(count / size)))
     order = list(range(count))
     Random(f"{seed}/{epoch}").shuffle(order)
-    return order[at * size : (at + 1) * size]
+    return order[number * size : (number + 1) * size]
 
 
-def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Token numbers, and where they are real."""
+def pad_rows(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Pad rows of token numbers to one length; return them with a mask of the real tokens."""
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
     return ids, torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
@@ -237,7 +239,7 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def token_vectors(weights: Mapping[str, Tensor], ids: Tensor, mask: Tensor) -> Tensor:
-    """One vector for each token: (batch, tokens, width). `mask` is True for tokens and False for padding.
+    """Return one vector for each token: (batch, tokens, width). `mask` is True for tokens and False for padding.
 
     x_0 = LayerNorm(word[t] + position + type[0]); a = LayerNorm(x + Attention(x)); x' = LayerNorm(a + W_2 GELU(W_1 a)).
 
@@ -245,7 +247,7 @@ def token_vectors(weights: Mapping[str, Tensor], ids: Tensor, mask: Tensor) -> T
     """
     rows = weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
     kind = weights["embeddings.token_type_embeddings.weight"][0]
-    x = normal(weights, "embeddings.LayerNorm", weights["embeddings.word_embeddings.weight"][ids] + rows + kind)
+    x = layer_norm(weights, "embeddings.LayerNorm", weights["embeddings.word_embeddings.weight"][ids] + rows + kind)
     shift = torch.zeros(mask.shape).masked_fill(~mask, -1e4)[:, None, None, :]
     number = 0
     while f"encoder.layer.{number}.output.dense.weight" in weights:
@@ -258,12 +260,12 @@ def linear(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
     return functional.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
 
 
-def normal(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
+def layer_norm(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
 
 
 def _layer(weights: Mapping[str, Tensor], name: str, x: Tensor, shift: Tensor) -> Tensor:
-    """One layer; `shift` is 0 for tokens and hides padding.
+    """Compute one layer; `shift` is 0 for tokens and hides padding.
 
     Attention is written out: in bfloat16 on a CPU, the backward pass of torch's fused one takes six times as long.
     """
@@ -273,15 +275,15 @@ def _layer(weights: Mapping[str, Tensor], name: str, x: Tensor, shift: Tensor) -
     )
     scores = (q * (WIDTH // HEADS) ** -0.5) @ k.transpose(-1, -2)
     mixed = ((scores + shift.to(scores.dtype)).softmax(-1) @ v).transpose(1, 2).flatten(2)
-    a = normal(
+    a = layer_norm(
         weights, f"{name}.attention.output.LayerNorm", x + linear(weights, f"{name}.attention.output.dense", mixed)
     )
     wide = functional.gelu(linear(weights, f"{name}.intermediate.dense", a))
-    return normal(weights, f"{name}.output.LayerNorm", a + linear(weights, f"{name}.output.dense", wide))
+    return layer_norm(weights, f"{name}.output.LayerNorm", a + linear(weights, f"{name}.output.dense", wide))
 
 
-def trainable(tensors: Mapping[str, object]) -> dict[str, Tensor]:
-    """Copies of the tensors, of which those of the encoder's layers learn; the embeddings are frozen."""
+def copy_trainable(tensors: Mapping[str, object]) -> dict[str, Tensor]:
+    """Return copies of the tensors; the encoder's layers learn, the embeddings are frozen."""
     weights = {name: torch.tensor(array) for name, array in tensors.items() if not name.startswith("pooler.")}
     for name, tensor in weights.items():
         tensor.requires_grad_(not name.startswith("embeddings."))
@@ -292,7 +294,7 @@ def trainable(tensors: Mapping[str, object]) -> dict[str, Tensor]:
 
 
 class EmbedderTrainer(MiniLMTrainer[list[int]]):
-    """Trains the layers by which `TunedMiniLM` reads questions; the vectors of passages stay as they are.
+    """Trainer of the layers by which `TunedMiniLM` reads questions; the vectors of passages stay as they are.
 
         loss = -ln(e^(s+/τ) / (e^(s+/τ) + Σ e^(s-/τ)))
 
@@ -324,39 +326,45 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
         return super().settings() | {"temperature": self.temperature} | self.teacher.settings()
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.rows, self.others = taught(self.teacher, items), self.teacher.rows(validation)
+        self.rows, self.validation = require_rows(self.teacher, items), self.teacher.build_rows(validation)
         self.notes = [f"{len(self.rows.texts)} rows of {several(len(items), 'question')}."]
-        self.begin(seed)
+        self.load_tensors(seed)
 
     def batch(self) -> list[int]:
-        return shuffled(len(self.rows.texts), self.recipe.batch, self.done, self.seed)
+        return draw_batch(len(self.rows.texts), self.recipe.batch, self.done, self.seed)
 
     def loss(self, batch: Sequence[int]) -> Tensor:
         return self._loss(self.rows, batch)
 
     def validate(self) -> float | None:
-        if self.others is None:
+        if self.validation is None:
             return None
         with torch.no_grad():
-            return float(self._loss(self.others, range(min(VALIDATED, len(self.others.texts)))))
+            return float(self._loss(self.validation, range(min(VALIDATED, len(self.validation.texts)))))
 
     def _loss(self, rows: AdapterRows, batch: Sequence[int]) -> Tensor:
-        at, texts = list(batch), [rows.texts[number] for number in batch]
-        candidates, target = (torch.tensor(one[at], dtype=torch.float32) for one in (rows.candidates, rows.target))
-        there = self.embedded(texts)
-        scores = torch.einsum("ncd,nd->nc", candidates, there).masked_fill(~torch.tensor(rows.real[at]), -torch.inf)
+        numbers, texts = list(batch), [rows.texts[number] for number in batch]
+        candidates, target = (
+            torch.tensor(array[numbers], dtype=torch.float32) for array in (rows.candidates, rows.target)
+        )
+        vectors = self.embed_texts(texts)
+        scores = torch.einsum("ncd,nd->nc", candidates, vectors).masked_fill(
+            ~torch.tensor(rows.is_real[numbers]), -torch.inf
+        )
         if self.teacher.method in ("gold", "aar"):
-            barred = torch.tensor(rows.false_negatives(at))
-            scores = torch.cat([scores, (there @ candidates[:, 0].T).masked_fill(barred, -torch.inf)], dim=1)
-            target = torch.cat([target, torch.zeros(len(at), len(at))], dim=1)
-        found = functional.log_softmax(scores / self.temperature, dim=1)
+            excluded = torch.tensor(rows.false_negatives(numbers))
+            scores = torch.cat([scores, (vectors @ candidates[:, 0].T).masked_fill(excluded, -torch.inf)], dim=1)
+            target = torch.cat([target, torch.zeros(len(numbers), len(numbers))], dim=1)
+        log_chances = functional.log_softmax(scores / self.temperature, dim=1)
         if self.teacher.method != "reward":
-            return functional.kl_div(found.clamp(min=-1e30), target, reduction="batchmean")
-        chance = found.detach().exp()
+            return functional.kl_div(log_chances.clamp(min=-1e30), target, reduction="batchmean")
+        chance = log_chances.detach().exp()
         expected = (chance * target).sum(dim=1, keepdim=True)
-        taken = torch.multinomial(chance, 1)
-        drawn = -((target.gather(1, taken) - expected) * found.gather(1, taken)).mean()
-        return drawn - drawn.detach() - expected.mean()  # the value of the expected reward, the gradient of the draw
+        choice = torch.multinomial(chance, 1)
+        draw_loss = -((target.gather(1, choice) - expected) * log_chances.gather(1, choice)).mean()
+        return (
+            draw_loss - draw_loss.detach() - expected.mean()
+        )  # the value of the expected reward, the gradient of the draw
 
     def untrained(self) -> Operator[Query, Ranking]:
         return Dense(self.teacher.group, self.teacher.embedder)
@@ -375,12 +383,12 @@ class Contrast(NamedTuple):
     answers: tuple[str, ...] = ()
 
     def is_negative(self, text: str) -> bool:
-        """Return whether a passage of a batch, whosever it is, counts against the question."""
+        """Return whether a passage of the batch, from any question, counts against this question."""
         return text not in self.gold and not holds_answer(self.answers, text)
 
 
 class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
-    """Trains the cross-encoder `MiniLMScorer`: gold above what a search finds beside it.
+    """Trainer of the cross-encoder `MiniLMScorer`, which ranks gold above the other passages of a search.
 
         loss = -ln(e^(f+) / (e^(f+) + Σ e^(f-)))     over a passage and `negatives` others, drawn from the best `depth`
 
@@ -415,53 +423,57 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
         self.group, self.embedder, self.negatives, self.depth = group, embedder, negatives, depth
 
     def settings(self) -> dict[str, Any]:
-        own = {"negatives": self.negatives, "depth": self.depth}
-        return super().settings() | own | {"embedder": self.embedder.name if self.embedder else ""}
+        options = {"negatives": self.negatives, "depth": self.depth}
+        return super().settings() | options | {"embedder": self.embedder.name if self.embedder else ""}
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.rows, self.others = self._contrasts(items), self._contrasts(validation)[:VALIDATED]
+        self.rows, self.validation = self._build_contrasts(items), self._build_contrasts(validation)[:VALIDATED]
         if not self.rows:
             raise DataError(
                 f"Nothing can be learned from {several(len(items), 'question')}: none has gold and other passages "
                 "beside it. Check that gold_ids name passages of this store, or give more questions."
             )
         self.notes = [f"{several(len(self.rows), 'positive passage')} of {several(len(items), 'question')}."]
-        self.begin(seed)
+        self.load_tensors(seed)
 
-    def _contrasts(self, items: Sequence[Item]) -> list[Contrast]:
-        found = []
-        for item, ranking, is_gold in with_gold(items, self._search):
-            good = dict.fromkeys(node.shown_text for node in gold_nodes(self.group, item))
-            others = tuple(
+    def _build_contrasts(self, items: Sequence[Item]) -> list[Contrast]:
+        contrasts = []
+        for item, ranking, gold_flags in search_with_gold(items, self._search):
+            gold_texts = dict.fromkeys(node.shown_text for node in gold_nodes(self.group, item))
+            negatives = tuple(
                 text
-                for text, one in zip(ranking.texts, is_gold, strict=True)
-                if not one and text not in good and not may_answer(item, text)
+                for text, is_gold_hit in zip(ranking.texts, gold_flags, strict=True)
+                if not is_gold_hit and text not in gold_texts and not may_answer(item, text)
             )
-            found += [Contrast(item.question, text, others, frozenset(good), item.answers) for text in good if others]
-        return found
+            contrasts += [
+                Contrast(item.question, text, negatives, frozenset(gold_texts), item.answers)
+                for text in gold_texts
+                if negatives
+            ]
+        return contrasts
 
     def batch(self) -> list[Contrast]:
         draw = Random(f"{self.seed}/{self.done}")
-        few = max(1, self.recipe.batch // (1 + self.negatives))
-        rows = [self.rows[at] for at in shuffled(len(self.rows), few, self.done, self.seed)]
-        return [one._replace(negatives=tuple(self._some(one, draw))) for one in rows]
+        size = max(1, self.recipe.batch // (1 + self.negatives))
+        rows = [self.rows[number] for number in draw_batch(len(self.rows), size, self.done, self.seed)]
+        return [contrast._replace(negatives=tuple(self._draw_negatives(contrast, draw))) for contrast in rows]
 
-    def _some(self, one: Contrast, draw: Random) -> list[str]:
-        return draw.sample(one.negatives, min(self.negatives, len(one.negatives)))
+    def _draw_negatives(self, contrast: Contrast, draw: Random) -> list[str]:
+        return draw.sample(contrast.negatives, min(self.negatives, len(contrast.negatives)))
 
-    def held_out(self) -> list[list[Contrast]]:
-        return [[one._replace(negatives=one.negatives[: self.negatives])] for one in self.others]
+    def validation_batches(self) -> list[list[Contrast]]:
+        return [[contrast._replace(negatives=contrast.negatives[: self.negatives])] for contrast in self.validation]
 
     def loss(self, batch: Sequence[Contrast]) -> Tensor:
-        rows = [(one.question, text) for one in batch for text in (one.positive, *one.negatives)]
-        sizes = [1 + len(one.negatives) for one in batch]
+        rows = [(contrast.question, text) for contrast in batch for text in (contrast.positive, *contrast.negatives)]
+        sizes = [1 + len(contrast.negatives) for contrast in batch]
         parts = self.scores(rows).split(sizes)
         return -torch.stack([functional.log_softmax(part, dim=0)[0] for part in parts]).mean()
 
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
-        """The logit of each question and text."""
+        """Return the logit of each pair of question and text."""
         ids = [join_pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
-        return self.logits(*padded(ids))[:, 0, 0]
+        return self.logits(*pad_rows(ids))[:, 0, 0]
 
     def untrained(self) -> Operator[Query, Ranking]:
         return self._search
@@ -503,21 +515,21 @@ class SufficiencyTuning(FineTuning[list[LabelledText]]):
         self.chains, self.epochs = chains, epochs
 
     def settings(self) -> dict[str, Any]:
-        own = ("hidden", "penalty", "rate", "embedder")
-        sampled = {name: one for name, one in self.chains.settings().items() if name not in own}
+        classifier_options = ("hidden", "penalty", "rate", "embedder")
+        sampled = {name: value for name, value in self.chains.settings().items() if name not in classifier_options}
         return {**asdict(self.recipe), **sampled, "epochs": self.epochs, "torch": version("torch")}
 
     @abstractmethod
-    def begin(self, seed: int) -> None:
-        """Start with the tensors of the model."""
+    def load_tensors(self, seed: int) -> None:
+        """Load the model's tensors and start with them."""
 
     @abstractmethod
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
-        """The logit of "sufficient" for each question and beginning of a chain."""
+        """Return the logit of "sufficient" for each question and beginning of a chain."""
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.rows, self.others = self.chains.labelled(items, seed), self.chains.labelled(validation, seed)
-        self.tried = self.chains.sampled_chains(validation)
+        self.rows, self.validation = self.chains.label_items(items, seed), self.chains.label_items(validation, seed)
+        self.validation_chains = self.chains.sampled_chains(validation)
         if len({row.label for row in self.rows}) < 2:
             raise DataError(
                 f"{several(len(self.rows), 'row')} of {several(len(items), 'question')} are not of both labels, so "
@@ -526,61 +538,66 @@ class SufficiencyTuning(FineTuning[list[LabelledText]]):
         self.steps = math.ceil(self.epochs * len(self.rows) / self.recipe.batch)
         sufficient = sum(row.label for row in self.rows)
         self.notes = [f"{several(len(self.rows), 'row')}, {sufficient} of them sufficient."]
-        self.begin(seed)
+        self.load_tensors(seed)
 
     def batch(self) -> list[LabelledText]:
-        return [self.rows[at] for at in shuffled(len(self.rows), self.recipe.batch, self.done, self.seed)]
+        return [self.rows[number] for number in draw_batch(len(self.rows), self.recipe.batch, self.done, self.seed)]
 
-    def held_out(self) -> list[list[LabelledText]]:
-        return [self.others[at : at + self.recipe.batch] for at in range(0, len(self.others), self.recipe.batch)]
+    def validation_batches(self) -> list[list[LabelledText]]:
+        return [
+            self.validation[start : start + self.recipe.batch]
+            for start in range(0, len(self.validation), self.recipe.batch)
+        ]
 
     def loss(self, batch: Sequence[LabelledText]) -> Tensor:
-        found = self.scores([(row.question, row.text) for row in batch])
+        logits = self.scores([(row.question, row.text) for row in batch])
         truth = torch.tensor([float(row.label) for row in batch])
-        return functional.binary_cross_entropy_with_logits(found, truth)
+        return functional.binary_cross_entropy_with_logits(logits, truth)
 
     def probabilities(self, rows: Sequence[tuple[str, str]]) -> list[float]:
-        """Of each chain, how likely it suffices by the present weights."""
+        """Return the probability that each chain suffices, by the present weights."""
         with torch.no_grad():
-            found = [self.scores(rows[at : at + self.recipe.batch]) for at in range(0, len(rows), self.recipe.batch)]
-        return torch.cat(found).double().sigmoid().tolist() if found else []
+            logits = [
+                self.scores(rows[start : start + self.recipe.batch]) for start in range(0, len(rows), self.recipe.batch)
+            ]
+        return torch.cat(logits).double().sigmoid().tolist() if logits else []
 
     def weights(self) -> dict[str, Any]:
-        tried = [self.probabilities(beginnings(chain)) for chain in self.tried]
-        chosen = best_threshold(self.tried, tried, self.chains.most_lost)
-        self.notes.append(chosen.said(self.chains.most_lost))
+        chances = [self.probabilities(prefixes_of(chain)) for chain in self.validation_chains]
+        chosen = choose_threshold(self.validation_chains, chances, self.chains.most_lost)
+        self.notes.append(chosen.describe(self.chains.most_lost))
         return super().weights() | {THRESHOLD: np.array([chosen.threshold], np.float32)}
 
     def untrained(self) -> Operator[Query, Answer]:
         return self.chains.untrained()
 
-    def _ended(self, scorer: Scorer, threshold: float) -> Operator[Query, Answer]:
-        of = self.chains
-        return corag_classifier(of.llm, of.search, scorer, steps=of.chain_steps, threshold=threshold)
+    def _classifier_flow(self, scorer: Scorer, threshold: float) -> Operator[Query, Answer]:
+        chains = self.chains
+        return corag_classifier(chains.llm, chains.search, scorer, steps=chains.chain_steps, threshold=threshold)
 
 
 class MiniLMSufficiency(SufficiencyTuning, MiniLMTrainer[list[LabelledText]]):
-    """Fine-tunes MiniLM as the classifier that ends chains: `MiniLMScorer`."""
+    """Trainer of MiniLM as the classifier that ends chains: `MiniLMScorer`."""
 
     head, outputs = HEAD_OF_SCORE, 1
 
     def settings(self) -> dict[str, Any]:
         return SufficiencyTuning.settings(self) | {"base": SHA256}
 
-    def begin(self, seed: int) -> None:
-        MiniLMTrainer.begin(self, seed)
+    def load_tensors(self, seed: int) -> None:
+        MiniLMTrainer.load_tensors(self, seed)
 
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
         ids = [join_pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
-        return self.logits(*padded(ids))[:, 0, 0]
+        return self.logits(*pad_rows(ids))[:, 0, 0]
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
         threshold = float(weights.tensors(self.part)[THRESHOLD][0])
-        return self._ended(MiniLMScorer(weights, self.part, self.base, self.recipe.window), threshold)
+        return self._classifier_flow(MiniLMScorer(weights, self.part, self.base, self.recipe.window), threshold)
 
 
 class CheckpointSufficiency(SufficiencyTuning):
-    """Fine-tunes a checkpoint of transformers, an encoder or a T5, as the classifier that ends chains.
+    """Trainer of a checkpoint of transformers, an encoder or a T5, as the classifier that ends chains.
 
     A graphics card is used if torch finds one. The model has two classes. The folder opens as `LocalCrossEncoder`,
     whose score is ln p(sufficient).
@@ -597,7 +614,7 @@ class CheckpointSufficiency(SufficiencyTuning):
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"base": content_of(self.model, "") or ""}
 
-    def begin(self, seed: int) -> None:
+    def load_tensors(self, seed: int) -> None:
         torch.manual_seed(seed)  # the weights of the new layer
         folder = folder_of(self.model, "")
         try:
@@ -612,29 +629,31 @@ class CheckpointSufficiency(SufficiencyTuning):
             ) from error
         self.network.to("cuda" if torch.cuda.is_available() else "cpu")
         self.tokenizer = load_tokenizer(folder)
-        self.start({name: one for name, one in self.network.named_parameters() if one.requires_grad}, "", seed)
+        self.start({name: tensor for name, tensor in self.network.named_parameters() if tensor.requires_grad}, "", seed)
 
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
         self.network.train(torch.is_grad_enabled())
         questions, texts = ([replace_surrogates(text) for text in column] for column in zip(*rows, strict=True))
-        given = self.tokenizer(
+        encoded = self.tokenizer(
             questions, texts, truncation="longest_first", max_length=self.recipe.window, padding=True,
             split_special_tokens=True, return_tensors="pt",
         )  # fmt: skip
-        found: Tensor = self.network(**given.to(self.network.device)).logits
-        return (found[:, 1] - found[:, 0]).cpu()
+        logits: Tensor = self.network(**encoded.to(self.network.device)).logits
+        return (logits[:, 1] - logits[:, 0]).cpu()
 
-    def write_beside(self, folder: Path, weights: Path) -> None:
-        """All that transformers needs to open the folder."""
+    def write_extra_files(self, folder: Path, weights: Path) -> None:
+        """Write the other files that transformers needs to open the folder."""
         self.network.config.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        own = folder / CHECKPOINT
-        own.unlink(missing_ok=True)
+        checkpoint = folder / CHECKPOINT
+        checkpoint.unlink(missing_ok=True)
         try:
-            own.hardlink_to(weights)
+            checkpoint.hardlink_to(weights)
         except OSError:  # a file system without links
-            shutil.copyfile(weights, own)
+            shutil.copyfile(weights, checkpoint)
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
         threshold = float(weights.tensors(self.part)[THRESHOLD][0])
-        return self._ended(LocalCrossEncoder(str(weights.place), window=self.recipe.window), math.log(threshold))
+        return self._classifier_flow(
+            LocalCrossEncoder(str(weights.place), window=self.recipe.window), math.log(threshold)
+        )

@@ -1,4 +1,4 @@
-"""The classifiers of published flows, trained on gold and on what the flow's own model answers."""
+"""Trainers of the classifiers of published flows, from gold and from answers of the flow's own model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spolia.errors import EmptyReply
 from spolia.evaluation.experiment.gold_locations import is_gold, locate_gold
 from spolia.evaluation.measures.answers.string_match import Accuracy
 from spolia.evaluation.statistics.interval import wilson
-from spolia.flows.adaptive_rag import ARMS, adaptive_rag, routed, strategies
-from spolia.flows.crag import crag, cut
+from spolia.flows.adaptive_rag import ARMS, adaptive_rag, route_questions, strategies
+from spolia.flows.crag import crag, cut_strips
 from spolia.flows.dr_rag import dr_rag, dynamic
 from spolia.flows.naive_rag import naive_both
 from spolia.generation.prompt import fit_passages, number_passages
@@ -56,7 +56,7 @@ class FlowClassifier(ClassifierTrainer):
 
 
 class RouterTrainer(FlowClassifier):
-    """Trains the router of Adaptive-RAG: no retrieval, one, or several.
+    """Trainer of Adaptive-RAG's router: no retrieval, one, or several.
 
     The label of a question is the cheapest strategy of the flow that answers rightly (an accepted answer occurs in the
     answer). Where none does, it is what its data set says of it: `several` where the gold names several passages,
@@ -69,29 +69,34 @@ class RouterTrainer(FlowClassifier):
     part: ClassVar[Part] = "router"
     labels = tuple(name for name, _ in ARMS)
 
-    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
-        right = Accuracy()
-        every = list(strategies(self.llm, self.search).values())
-        found = []
-        for item in filter(right.applies, items):
+    def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+        accuracy = Accuracy()
+        flows = list(strategies(self.llm, self.search).values())
+        rows = []
+        for item in filter(accuracy.applies, items):
             check_cancelled()
             with Run.current() or Run(share=True):
-                answers = (answered(flow, Query(item.question)) for flow in every)
-                cheapest = next((at for at, one in enumerate(answers) if one and right.score(one, item) == 1), None)
+                answers = (try_answer(flow, Query(item.question)) for flow in flows)
+                cheapest = next(
+                    (number for number, answer in enumerate(answers) if answer and accuracy.score(answer, item) == 1),
+                    None,
+                )
             label = cheapest if cheapest is not None else min(len(item.gold), 2) or None
             if label is not None:
-                found.append(LabelledText(item.id, item.question, "", label))
-        return found
+                rows.append(LabelledText(item.id, item.question, "", label))
+        return rows
 
     def untrained(self) -> Operator[Query, Answer]:
         return adaptive_rag(self.llm, self.search)
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
-        return routed(self.llm, self.search, ByClassifier(self.classifier(weights), self.labels) >> PickArm("one"))
+        return route_questions(
+            self.llm, self.search, ByClassifier(self.classifier(weights), self.labels) >> PickArm("one")
+        )
 
 
 class EvaluatorTrainer(FlowClassifier):
-    """Trains the retrieval evaluator of CRAG: whether a passage that the flow finds is gold.
+    """Trainer of CRAG's retrieval evaluator, which predicts whether a retrieved passage is gold.
 
     It also learns of the strips to which the flow cuts passages: of a gold passage, those are relevant that hold an
     accepted answer, or that of a hop; all of them if none does.
@@ -124,37 +129,41 @@ class EvaluatorTrainer(FlowClassifier):
     ) -> None:
         super().__init__(llm, search, embedder, **settings)
         self.web, self.sure = web, sure
-        self.golden: dict[str, list[bool]] = {}
+        self.gold_flags: dict[str, list[bool]] = {}
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"sure": self.sure}
 
-    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+    def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
         rows = []
-        for item, found, golden in with_gold(items, self.search):
-            self.golden[item.id] = golden
-            passages = list(zip(found.texts, golden, strict=True))
-            answers = [*item.answers, *(one.answer for one in item.decomposition)]
-            for hit, gold in zip(found.hits, golden, strict=True):
-                strips = [strip.node for strip in cut(hit, STRIP)]
+        for item, ranking, gold_flags in search_with_gold(items, self.search):
+            self.gold_flags[item.id] = gold_flags
+            passages = list(zip(ranking.texts, gold_flags, strict=True))
+            answers = [*item.answers, *(hop.answer for hop in item.decomposition)]
+            for hit, gold in zip(ranking.hits, gold_flags, strict=True):
+                strips = [strip.node for strip in cut_strips(hit, STRIP)]
                 holding = [node for node in strips if any(occurs_in(answer, node.text) for answer in answers)] or strips
                 passages += [(node.text, gold and node in holding) for node in strips]
             rows += [LabelledText(item.id, item.question, text, int(gold)) for text, gold in passages]
         return rows
 
     def weights(self) -> dict[str, Any]:
-        found = super().weights()
-        of_item = groupby(zip(self.texts, self.unseen()[:, -1].tolist(), strict=True), lambda row: row[0].item)
-        chances = {item: [chance for _, chance in rows] for item, rows in of_item}
-        best = [(max(chances[item][: len(gold)]), any(gold)) for item, gold in self.golden.items() if item in chances]
-        upper = sure_from(best, self.sure)
-        lower = min(upper, -sure_from([(-score, not held) for score, held in best], self.sure))
+        plain = super().weights()
+        rows_by_item = groupby(
+            zip(self.texts, self.unseen_probabilities()[:, -1].tolist(), strict=True), lambda row: row[0].item
+        )
+        chances = {item: [chance for _, chance in rows] for item, rows in rows_by_item}
+        best = [
+            (max(chances[item][: len(gold)]), any(gold)) for item, gold in self.gold_flags.items() if item in chances
+        ]
+        upper = confident_threshold(best, self.sure)
+        lower = min(upper, -confident_threshold([(-score, not has_gold) for score, has_gold in best], self.sure))
         shares = [sum(score >= upper for score, _ in best), sum(score < lower for score, _ in best)]
         self.notes.append(
             f"Of {len(best)} questions retrieval is correct for {shares[0]} and incorrect for {shares[1]}, which is "
             f"right for at least {self.sure:.0%} of them with 95 % confidence; the others are ambiguous."
         )
-        return found | {"upper": upper, "lower": lower}
+        return plain | {"upper": upper, "lower": lower}
 
     def untrained(self) -> Operator[Query, Answer]:
         return naive_both(self.llm, self.search, self.web)
@@ -166,7 +175,7 @@ class EvaluatorTrainer(FlowClassifier):
 
 
 class PairTrainer(FlowClassifier):
-    """Trains the classifier of DR-RAG: whether two passages help each other to answer a question.
+    """Trainer of DR-RAG's classifier, which predicts whether two passages help each other to answer a question.
 
     The passages are those of both searches of the flow. Two help each other if both are gold; where only one was found,
     each pair that has it. The threshold is the highest that keeps all but a share of `most_lost` of the gold passages,
@@ -195,49 +204,55 @@ class PairTrainer(FlowClassifier):
     ) -> None:
         super().__init__(llm, search, embedder, **settings)
         self.more, self.most_lost = more, most_lost
-        self.golden: dict[str, list[bool]] = {}
+        self.gold_flags: dict[str, list[bool]] = {}
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"more": self.more, "most_lost": self.most_lost}
 
-    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+    def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
         rows = []
-        for item, found, golden in with_gold(items, self.search >> dynamic.but(search=self.search, more=self.more)):
-            self.golden[item.id] = golden
-            needed = min(2, sum(golden))
-            for a, b in combinations(range(len(golden)), 2):
-                helps = 0 < needed <= golden[a] + golden[b]
-                rows.append(LabelledText(item.id, item.question, found.texts[a] + JOINT + found.texts[b], int(helps)))
+        for item, ranking, gold_flags in search_with_gold(
+            items, self.search >> dynamic.but(search=self.search, more=self.more)
+        ):
+            self.gold_flags[item.id] = gold_flags
+            needed = min(2, sum(gold_flags))
+            for a, b in combinations(range(len(gold_flags)), 2):
+                helps = 0 < needed <= gold_flags[a] + gold_flags[b]
+                rows.append(
+                    LabelledText(item.id, item.question, ranking.texts[a] + JOINT + ranking.texts[b], int(helps))
+                )
         return rows
 
     def weights(self) -> dict[str, Any]:
-        found = super().weights()
+        plain = super().weights()
         best: dict[str, list[float]] = {}
-        for item, rows in groupby(zip(self.texts, self.unseen()[:, -1].tolist(), strict=True), lambda row: row[0].item):
-            worth = best[item] = [0.0] * len(self.golden[item])
-            for (a, b), (_, chance) in zip(combinations(range(len(worth)), 2), rows, strict=True):
-                worth[a], worth[b] = max(worth[a], chance), max(worth[b], chance)
+        for item, rows in groupby(
+            zip(self.texts, self.unseen_probabilities()[:, -1].tolist(), strict=True), lambda row: row[0].item
+        ):
+            item_scores = best[item] = [0.0] * len(self.gold_flags[item])
+            for (a, b), (_, chance) in zip(combinations(range(len(item_scores)), 2), rows, strict=True):
+                item_scores[a], item_scores[b] = max(item_scores[a], chance), max(item_scores[b], chance)
         threshold = 0.0
-        for tried in sorted({score for worth in best.values() for score in worth}):
+        for tried in sorted({score for item_scores in best.values() for score in item_scores}):
             lost = [
-                -sum(gold and score < tried for gold, score in zip(self.golden[item], worth, strict=True))
-                / max(1, sum(self.golden[item]))
-                for item, worth in best.items()
+                -sum(gold and score < tried for gold, score in zip(self.gold_flags[item], item_scores, strict=True))
+                / max(1, sum(self.gold_flags[item]))
+                for item, item_scores in best.items()
             ]
             if lower_bound(lost) < -self.most_lost:
                 break
             threshold = tried
-        every = [score for worth in best.values() for score in worth]
+        scores = [score for item_scores in best.values() for score in item_scores]
         self.notes.append(
             f"Threshold {threshold:.3f}: of questions that the classifier had not seen, "
-            f"{sum(score < threshold for score in every) / len(every):.0%} of the passages are dropped, and at most "
+            f"{sum(score < threshold for score in scores) / len(scores):.0%} of the passages are dropped, and at most "
             f"{self.most_lost:.0%} of the gold ones with 95 % confidence."
         )
-        return found | {"threshold": threshold}
+        return plain | {"threshold": threshold}
 
     def untrained(self) -> Operator[Query, Answer]:
-        whole = self.search >> dynamic.but(search=self.search, more=self.more)
-        return whole >> Reader(self.llm, max_passages=10)
+        search = self.search >> dynamic.but(search=self.search, more=self.more)
+        return search >> Reader(self.llm, max_passages=10)
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
         threshold = float(weights.plain(self.part)["threshold"])
@@ -245,7 +260,7 @@ class PairTrainer(FlowClassifier):
 
 
 class VerifierTrainer(FlowClassifier):
-    """Trains the verifier of KALMV: right, wrong passages, or wrong answer.
+    """Trainer of KALMV's verifier: right, wrong passages, or wrong answer.
 
     Each question is searched and answered `n` times. An answer is right if an accepted one occurs in it; else the
     passages are wrong if they lack some of the gold, and if they do not, the answer is. Answers that abstain are left
@@ -278,65 +293,69 @@ class VerifierTrainer(FlowClassifier):
         return super().settings() | {"n": self.n, "temperature": self.temperature}
 
     @property
-    def read(self) -> Reader:
+    def reader(self) -> Reader:
         return Reader(self.llm, temperature=self.temperature)
 
-    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
-        right, read, rows = Accuracy(), self.read, []
-        for item, found, _ in with_gold([item for item in items if right.applies(item)], self.search):
-            shown = fit_passages(found, read.max_passages, read.max_characters)
-            lacking = any(not any(is_gold(node, one) for node in shown.nodes for one in group) for group in item.gold)
+    def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+        accuracy, reader, rows = Accuracy(), self.reader, []
+        for item, ranking, _ in search_with_gold([item for item in items if accuracy.applies(item)], self.search):
+            prompt_ranking = fit_passages(ranking, reader.max_passages, reader.max_characters)
+            lacks_gold = any(
+                not any(is_gold(node, value) for node in prompt_ranking.nodes for value in group) for group in item.gold
+            )
             with Run.current() or Run(share=True):
-                samples = (found.but(query=found.query.but(sample=sample)) for sample in range(self.n))
-                answers = [answered(read, one) for one in samples]
-            for answer in (one for one in answers if one and not one.abstained):
-                label = RIGHT if right.score(answer, item) == 1 else WRONG_PASSAGES if lacking else WRONG_ANSWER
-                text = join_passages(answer, number_passages(shown, read.max_characters))
+                samples = (ranking.but(query=ranking.query.but(sample=sample)) for sample in range(self.n))
+                answers = [try_answer(reader, value) for value in samples]
+            for answer in (value for value in answers if value and not value.abstained):
+                label = RIGHT if accuracy.score(answer, item) == 1 else WRONG_PASSAGES if lacks_gold else WRONG_ANSWER
+                text = join_passages(answer, number_passages(prompt_ranking, reader.max_characters))
                 rows.append(LabelledText(item.id, item.question, text, self.labels.index(label)))
         return rows
 
     def untrained(self) -> Operator[Query, Answer]:
-        return self.search >> self.read
+        return self.search >> self.reader
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
-        return VerifyGrounding(self.search, self.read, self.classifier(weights))
+        return VerifyGrounding(self.search, self.reader, self.classifier(weights))
 
 
-def with_gold(items: Sequence[Item], search: Operator[Query, Ranking]) -> Iterator[tuple[Item, Ranking, list[bool]]]:
-    """Questions with gold, as the store has it; the ranking; which of its hits are gold, or have the text of one."""
-    asked = [item for item in items if item.gold]
-    places = locate_gold(asked, [search]) if asked else None
-    for item in asked:
+def search_with_gold(
+    items: Sequence[Item], search: Operator[Query, Ranking]
+) -> Iterator[tuple[Item, Ranking, list[bool]]]:
+    """Yield each question that has gold, its ranking, and which hits are gold or have the text of a gold hit."""
+    gold_items = [item for item in items if item.gold]
+    places = locate_gold(gold_items, [search]) if gold_items else None
+    for item in gold_items:
         check_cancelled()
         assert places is not None
-        here, found = places.locate_item(item), search(Query(item.question))
-        gold = [any(is_gold(node, one) for group in here.gold for one in group) for node in found.nodes]
-        texts = {text for text, is_one in zip(found.texts, gold, strict=True) if is_one}
-        yield here, found, [text in texts for text in found.texts]
+        located, ranking = places.locate_item(item), search(Query(item.question))
+        gold_flags = [any(is_gold(node, place) for group in located.gold for place in group) for node in ranking.nodes]
+        texts = {text for text, is_gold_hit in zip(ranking.texts, gold_flags, strict=True) if is_gold_hit}
+        yield located, ranking, [text in texts for text in ranking.texts]
 
 
-def answered(flow: Operator[Any, Answer], value: Query | Ranking) -> Answer | None:
-    """What a flow answers; None where the model replies with nothing."""
+def try_answer(flow: Operator[Any, Answer], value: Query | Ranking) -> Answer | None:
+    """Return a flow's answer; None if the model replies with nothing."""
     try:
         return flow(value)
     except EmptyReply:
         return None
 
 
-def sure_from(best: Sequence[tuple[float, bool]], sure: float) -> float:
-    """Return the lowest score from which on a share of at least `sure` holds, with 95 % confidence, or `NEVER`.
+def confident_threshold(best: Sequence[tuple[float, bool]], sure: float) -> float:
+    """Return the lowest score from which a share of at least `sure` holds, with 95 % confidence, or `NEVER`.
 
     Scores are tested from the highest down to the first that fails, so that the confidence holds for the chosen one.
 
-    >>> sure_from([(0.9, True)] * 40 + [(0.2, False)] * 40, 0.9), sure_from([(0.9, True)] * 9, 0.9)
+    >>> confident_threshold([(0.9, True)] * 40 + [(0.2, False)] * 40, 0.9), confident_threshold([(0.9, True)] * 9, 0.9)
     (0.9, 2.0)
     """
     right = n = 0
     lowest = NEVER
     for score, rows in groupby(sorted(best, reverse=True), lambda row: row[0]):
-        held = [holds for _, holds in rows]
-        right += sum(held)
-        n += len(held)
+        flags = [holds for _, holds in rows]
+        right += sum(flags)
+        n += len(flags)
         if wilson(n, n, 0.9).low < sure:
             continue  # too few to pass, however many hold
         if wilson(right, n, 0.9).low < sure:

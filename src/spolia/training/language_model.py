@@ -36,16 +36,16 @@ from spolia.models.local.address import (
 from spolia.models.local.language_model import LocalModel
 from spolia.models.trained_weights import CARD, list_loaded
 from spolia.private_files import set_aside
-from spolia.training.rows import FIELDS, Row, read_rows, reward
+from spolia.training.rows import FIELDS, Row, read_rows, score_reply
 from spolia.training.training import (
     CURVE_POINTS,
     KEPT_AT_MOST,
     KEPT_EVERY_S,
-    Told,
-    alone,
-    as_json,
-    card_text,
-    finished_card,
+    StepCallback,
+    dump_json,
+    format_card,
+    lock_folder,
+    read_finished_card,
 )
 from spolia.types import Message, Prompt, Value, digest_of
 
@@ -67,14 +67,14 @@ def rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
-def processes() -> int:
+def process_count() -> int:
     """Return how many processes share one training."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 @dataclass(frozen=True)
 class Tuning(Value):
-    """How a language model is tuned.
+    """Options of tuning a language model.
 
     Args:
         method: `sft` learns replies, `dpo` prefers the chosen reply to the rejected one, `grpo` raises a measure.
@@ -106,23 +106,27 @@ class Tuning(Value):
     def __post_init__(self) -> None:
         if self.method not in FIELDS:
             raise DataError(f"There is no method {self.method!r}. Write one of: {', '.join(FIELDS)}.")
-        if self.batch % (self.accumulate * processes()) or (self.method == "grpo" and self.batch % self.replies):
+        if self.batch % (self.accumulate * process_count()) or (self.method == "grpo" and self.batch % self.replies):
             raise DataError(
                 f"A batch of {self.batch} cannot be split into {self.accumulate} parts on each of "
-                f"{several(processes(), 'device')}, or into groups of {self.replies} replies. Write a batch "
+                f"{several(process_count(), 'device')}, or into groups of {self.replies} replies. Write a batch "
                 "that all divide."
             )
 
     @property
-    def config(self) -> dict[str, Any]:
-        """As TRL takes it."""
-        found: dict[str, Any] = {"learning_rate": self.rate or RATES[self.method][self.rank == 0]}
-        found |= {"per_device_train_batch_size": self.batch // self.accumulate // processes()}
-        found |= {"gradient_accumulation_steps": self.accumulate}
+    def trl_options(self) -> dict[str, Any]:
+        """Return the options as TRL takes them."""
+        options: dict[str, Any] = {"learning_rate": self.rate or RATES[self.method][self.rank == 0]}
+        options |= {"per_device_train_batch_size": self.batch // self.accumulate // process_count()}
+        options |= {"gradient_accumulation_steps": self.accumulate}
         if self.method == "grpo":
-            more = {"num_generations": self.replies, "max_completion_length": self.reply_tokens, "beta": self.beta}
-            return found | more
-        return found | {"max_length": None} | ({"beta": self.beta} if self.method == "dpo" else {})
+            grpo_options = {
+                "num_generations": self.replies,
+                "max_completion_length": self.reply_tokens,
+                "beta": self.beta,
+            }
+            return options | grpo_options
+        return options | {"max_length": None} | ({"beta": self.beta} if self.method == "dpo" else {})
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def tune(
     measure: Measure | None = None,
     steps: int = STEPS,
     seed: int = 0,
-    told: Told = lambda step, steps, loss, validation: None,
+    on_progress: StepCallback = lambda step, steps, loss, validation: None,
 ) -> TunedModel:
     """Tune a language model on rows, and write it as a folder that `LocalModel` and servers open.
 
@@ -158,7 +162,7 @@ def tune(
         measure: scores the replies of `grpo`: EM, F1, CiteP, CiteR …
         steps: how many.
         seed: of the first LoRA weights, the order of the rows, and the replies that are drawn.
-        told: gets each step with its loss.
+        on_progress: gets each step with its loss.
 
     Raises:
         DataError: the rows do not fit the method, or `out` holds another training.
@@ -166,16 +170,16 @@ def tune(
     """
     if (tuning.method == "grpo") is (measure is None):
         raise DataError("grpo, and no other method, takes a measure. Write --reward EM, for example.")
-    with alone(Path(out)) if rank() == 0 else nullcontext(Path(out).expanduser().resolve()) as folder:
-        training = _Tuning(Path(rows), base, revision, folder, tuning, measure, steps, seed)
-        if (card := training.finished()) is None:
-            card = training.run(told)
+    with lock_folder(Path(out)) if rank() == 0 else nullcontext(Path(out).expanduser().resolve()) as folder:
+        training = _TuningRun(Path(rows), base, revision, folder, tuning, measure, steps, seed)
+        if (card := training.read_card()) is None:
+            card = training.run(on_progress)
         positions = config_of(str(folder), "").get("max_position_embeddings", LocalModel.window)
         return TunedModel(LocalModel(str(folder), window=min(positions, LocalModel.window)), card)
 
 
-class _Tuning:
-    """One training in its folder."""
+class _TuningRun:
+    """One tuning of a model in its folder."""
 
     def __init__(
         self,
@@ -194,13 +198,13 @@ class _Tuning:
         self.data = {"name": rows.name, "sha256": hash_of(rows)}
         self.settings = asdict(tuning) | {"reward": "" if measure is None else str(measure)}
         self.origin = {"model": base, "revision": revision, "content": content_of(base, revision) or ""}
-        plan = (PART, VERSION, as_json(self.settings), self.data["sha256"], self.origin["content"], steps, seed)
+        plan = (PART, VERSION, dump_json(self.settings), self.data["sha256"], self.origin["content"], steps, seed)
         self.identity = digest_of(plan).hex()
         self.curve: list[dict[str, float]] = []
 
-    def finished(self) -> dict[str, Any] | None:
-        """The card, where this training has ended before; DataError where the folder holds another one."""
-        card = finished_card(self.folder)
+    def read_card(self) -> dict[str, Any] | None:
+        """Return the card if this training has ended before; DataError if the folder holds another one."""
+        card = read_finished_card(self.folder)
         if card is not None and card["training"] != self.identity:
             raise DataError(
                 f"{self.folder} holds another training: a {card.get('part')}, seed {card.get('seed')}. Write another "
@@ -208,52 +212,53 @@ class _Tuning:
             )
         return card
 
-    def run(self, told: Told) -> dict[str, Any]:
-        began, cpu, kept_at = time.monotonic(), time.process_time(), self._checkpoint()
+    def run(self, on_progress: StepCallback) -> dict[str, Any]:
+        began, cpu, checkpoint = time.monotonic(), time.process_time(), self._find_checkpoint()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             torch().set_num_threads(self.tuning.threads)
             transformers().set_seed(self.seed)
-            model, tokenizer = self._opened()
-            kept, left_out = self._fitting(tokenizer)
-            trainer = self._trainer(model, tokenizer, kept)
+            model, tokenizer = self._load_base()
+            rows, left_out = self._select_rows(tokenizer)
+            trainer = self._make_trainer(model, tokenizer, rows)
             trainer.remove_callback(transformers().PrinterCallback)
-            trainer.add_callback(_steps(self, told)())
-            trainer.train(resume_from_checkpoint=kept_at)
+            trainer.add_callback(_step_callback(self, on_progress)())
+            trainer.train(resume_from_checkpoint=checkpoint)
             if rank() == 0:
                 self._write_model(trainer, tokenizer)
         cost = {"cpu_s": round(time.process_time() - cpu, 1), "seconds": round(time.monotonic() - began, 1)}
         if rank() == 0:
-            self._write_card(len(kept), left_out, cost | {"device": str(trainer.args.device)})
+            self._write_card(len(rows), left_out, cost | {"device": str(trainer.args.device)})
         trainer.accelerator.wait_for_everyone()
-        card = self.finished()
+        card = self.read_card()
         assert card is not None
         return card
 
-    def _opened(self) -> tuple[Any, Any]:
-        """The base and its tokenizer; weights are read from safetensors alone, and no code of the model runs."""
-        half = bool(torch().cuda.is_available() and self.tuning.rank)
+    def _load_base(self) -> tuple[Any, Any]:
+        """Load the base and its tokenizer; only safetensors are read, and no code of the model runs."""
+        is_half = bool(torch().cuda.is_available() and self.tuning.rank)
         tokenizer = load_tokenizer(self.base)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        return load_model(self.base, LocalModel(str(self.base), dtype="bfloat16" if half else "float32")), tokenizer
+        return load_model(self.base, LocalModel(str(self.base), dtype="bfloat16" if is_half else "float32")), tokenizer
 
-    def _fitting(self, tokenizer: Any) -> tuple[list[Row], int]:
-        """The rows as TRL takes them, without the long ones, and how many of these there are."""
+    def _select_rows(self, tokenizer: Any) -> tuple[list[Row], int]:
+        """Return the rows as TRL takes them, without those that are too long, and how many were left out."""
         names = ("prompt", *FIELDS[self.tuning.method])
-        more = ("id", "question", "answers", "gold", "passages") if self.tuning.method == "grpo" else ()
-        kept = []
+        extra_names = ("id", "question", "answers", "gold", "passages") if self.tuning.method == "grpo" else ()
+        selected = []
         for row in self.rows:
-            said = {name: row[name] if tokenizer.chat_template else _plain(row[name]) for name in names}
+            columns = {name: row[name] if tokenizer.chat_template else _join_messages(row[name]) for name in names}
             if all(
-                _length(tokenizer, said["prompt"], said[name]) <= self.tuning.max_tokens for name in names[1:] or names
+                _count_tokens(tokenizer, columns["prompt"], columns[name]) <= self.tuning.max_tokens
+                for name in names[1:] or names
             ):
-                kept.append(said | {name: row[name] for name in more})
-        if not kept:
+                selected.append(columns | {name: row[name] for name in extra_names})
+        if not selected:
             raise DataError(f"All {len(self.rows)} rows are longer than {self.tuning.max_tokens} tokens. Allow more.")
-        return kept, len(self.rows) - len(kept)
+        return selected, len(self.rows) - len(selected)
 
-    def _trainer(self, model: Any, tokenizer: Any, rows: Sequence[Row]) -> Any:
+    def _make_trainer(self, model: Any, tokenizer: Any, rows: Sequence[Row]) -> Any:
         cuda = torch().cuda.is_available()
         config, kind = {
             "sft": (trl.SFTConfig, trl.SFTTrainer),
@@ -264,47 +269,47 @@ class _Tuning:
             output_dir=str(self.folder / CHECKPOINTS / self.identity[:16]), max_steps=self.steps, seed=self.seed,
             use_cpu=not cuda, bf16=cuda, report_to="none", disable_tqdm=True, logging_steps=1, save_strategy="no",
             save_total_limit=1, lr_scheduler_type="cosine", warmup_steps=min(10, self.steps // 10),
-            **self.tuning.config,
+            **self.tuning.trl_options,
         )  # fmt: skip
         datasets.disable_progress_bars()
         lora = None
         if rank := self.tuning.rank:
             lora = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-        given = {"model": model, "args": args, "processing_class": tokenizer, "peft_config": lora}
-        given |= {"train_dataset": datasets.Dataset.from_list(list(rows))}
+        options = {"model": model, "args": args, "processing_class": tokenizer, "peft_config": lora}
+        options |= {"train_dataset": datasets.Dataset.from_list(list(rows))}
         if self.measure is not None:
-            given["reward_funcs"] = rewarded(self.measure)
-        return kind(**given)
+            options["reward_funcs"] = reward_function(self.measure)
+        return kind(**options)
 
     # Kills.
 
-    def _checkpoint(self) -> str | None:
-        """The newest whole checkpoint of this training; None to begin. DataError for one of another training."""
-        own = self.folder / CHECKPOINTS / self.identity[:16]
-        if others := [one.name for one in (self.folder / CHECKPOINTS).glob("*") if one != own]:
+    def _find_checkpoint(self) -> str | None:
+        """Return the newest complete checkpoint of this training, or None; DataError for one of another training."""
+        own_folder = self.folder / CHECKPOINTS / self.identity[:16]
+        if other_names := [entry.name for entry in (self.folder / CHECKPOINTS).glob("*") if entry != own_folder]:
             raise DataError(
-                f"{self.folder} holds another training that was interrupted ({others[0]}). Write another folder, or "
+                f"{self.folder} holds another training that was interrupted ({other_names[0]}). Write another folder, or "
                 "delete this one."
             )
-        for folder in sorted(own.glob("checkpoint-*"), key=lambda one: -int(one.name.rpartition("-")[2])):
+        for folder in sorted(own_folder.glob("checkpoint-*"), key=lambda one: -int(one.name.rpartition("-")[2])):
             try:
                 state = json.loads((folder / "trainer_state.json").read_text("utf-8"))
-                self.curve = list(map(self._point, filter(lambda one: "loss" in one, state["log_history"])))
+                self.curve = list(map(self._curve_point, filter(lambda one: "loss" in one, state["log_history"])))
                 return str(folder)
             except (OSError, ValueError, KeyError):  # the kill came while it was written
                 if rank() == 0:
                     set_aside(folder)
         return None
 
-    def _point(self, logged: Mapping[str, Any]) -> dict[str, float]:
-        names = {"step": "step", "loss": "loss"} | {one: one.rpartition("/")[2] for one in LOGGED[self.tuning.method]}
-        return {name: logged[one] for one, name in names.items() if one in logged}
+    def _curve_point(self, logs: Mapping[str, Any]) -> dict[str, float]:
+        names = {"step": "step", "loss": "loss"} | {key: key.rpartition("/")[2] for key in LOGGED[self.tuning.method]}
+        return {name: logs[key] for key, name in names.items() if key in logs}
 
-    def note(self, logged: Mapping[str, Any]) -> None:
-        """Take a step into the curve."""
-        if not math.isfinite(logged["loss"]):
-            raise DataError(f"The loss of step {logged['step']} is {logged['loss']}. Lower the learning rate.")
-        self.curve.append(self._point(logged))
+    def record_step(self, logs: Mapping[str, Any]) -> None:
+        """Add a step to the curve."""
+        if not math.isfinite(logs["loss"]):
+            raise DataError(f"The loss of step {logs['step']} is {logs['loss']}. Lower the learning rate.")
+        self.curve.append(self._curve_point(logs))
 
     # The end.
 
@@ -316,18 +321,18 @@ class _Tuning:
 
     def _write_card(self, rows: int, left_out: int, cost: Mapping[str, Any]) -> None:
         hashes = {file: hash_of(self.folder / file) for file in list_loaded(self.folder)}
-        every = max(1, self.steps // CURVE_POINTS)
+        interval = max(1, self.steps // CURVE_POINTS)
         packages = ("spolia", "torch", "transformers", "trl", "peft", "accelerate", "datasets")
         card = {
             "part": PART,
-            "sha256": sha256(as_json(hashes).encode()).hexdigest(),
+            "sha256": sha256(dump_json(hashes).encode()).hexdigest(),
             "files": hashes,
             "base": self.origin,
             "data": self.data | {"rows": rows, "left_out": left_out},
             "settings": self.settings,
             "seed": self.seed,
             "steps": {"made": self.steps},
-            "curve": [one for one in self.curve if one["step"] % every == 0 or one["step"] == self.steps],
+            "curve": [point for point in self.curve if point["step"] % interval == 0 or point["step"] == self.steps],
             "cost": cost,
             "versions": {"part": VERSION, "python": platform.python_version()}
             | {name: version(name) for name in packages},
@@ -335,7 +340,7 @@ class _Tuning:
             "training": self.identity,
         }
         with replace_files(self.folder / CARD) as (path,):
-            path.write_text(card_text(card), "utf-8")
+            path.write_text(format_card(card), "utf-8")
         shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
 
     def _notes(self, left_out: int) -> list[str]:
@@ -343,35 +348,35 @@ class _Tuning:
         return [long] if left_out else []
 
 
-def rewarded(measure: Measure) -> Callable[..., list[float]]:
-    """A measure as TRL takes a reward: replies, and for each name of a row its values."""
+def reward_function(measure: Measure) -> Callable[..., list[float]]:
+    """Make a TRL reward function of a measure; it gets replies, and for each name of a row its values."""
 
     def scores(completions: Sequence[Any], **columns: Any) -> list[float]:
-        texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+        texts = [completion if isinstance(completion, str) else completion[-1]["content"] for completion in completions]
         names = ("id", "question", "answers", "gold", "passages")
         return [
-            reward(measure, {name: columns[name][at] for name in names}, text) for at, text in enumerate(texts)
+            score_reply(measure, {name: columns[name][number] for name in names}, text) for number, text in enumerate(texts)
         ]  # fmt: skip
 
     scores.__name__ = str(measure)
     return scores
 
 
-def _plain(said: Sequence[Row]) -> str:
-    """Messages for a model without a chat template, as `LocalModel` shows them to it."""
-    return join_messages(Prompt(tuple(Message(one["role"], one["content"]) for one in said)))
+def _join_messages(messages: Sequence[Row]) -> str:
+    """Join messages for a model without a chat template, as `LocalModel` shows them to it."""
+    return join_messages(Prompt(tuple(Message(message["role"], message["content"]) for message in messages)))
 
 
-def _length(tokenizer: Any, prompt: Any, reply: Any) -> int:
-    """Tokens of a prompt with a reply."""
+def _count_tokens(tokenizer: Any, prompt: Any, reply: Any) -> int:
+    """Count the tokens of a prompt with a reply."""
     if isinstance(prompt, str):
         return len(tokenizer(prompt + (reply if reply is not prompt else ""))["input_ids"])
-    found = tokenizer.apply_chat_template([*prompt, *(reply if reply is not prompt else ())], tokenize=False)
-    return len(tokenizer(found, add_special_tokens=False)["input_ids"])
+    text = tokenizer.apply_chat_template([*prompt, *(reply if reply is not prompt else ())], tokenize=False)
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _steps(training: _Tuning, told: Told) -> type:
-    """TRL calls this after each step: it reports the step, and keeps a checkpoint about every `KEPT_EVERY_S`."""
+def _step_callback(run: _TuningRun, on_progress: StepCallback) -> type:
+    """Build the TRL callback that reports each step and keeps a checkpoint about every `KEPT_EVERY_S`."""
 
     class Steps(transformers().TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -379,9 +384,9 @@ def _steps(training: _Tuning, told: Told) -> type:
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any], **more: Any) -> None:
             if "loss" in logs:
-                training.note({**logs, "step": state.global_step})
+                run.record_step({**logs, "step": state.global_step})
                 if rank() == 0:
-                    told(state.global_step, training.steps, logs["loss"], None)
+                    on_progress(state.global_step, run.steps, logs["loss"], None)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             check_cancelled()

@@ -1,4 +1,4 @@
-"""The parts that can be trained, by name, and what a part needs so that it can be."""
+"""Trainers of the parts that can be trained, by name."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     pass
 
 
-def _ranker(context: TrainingContext) -> Trainer:
+def _make_ranker(context: TrainingContext) -> Trainer:
     if context.base not in ("", "trees"):
         raise DataError(f"A ranker has linear weights, or trees, not {context.base!r}. Write --base trees.")
     return RankerTrainer(context.group, context.embedder, trees=bool(context.base))
 
 
-def _reader(context: TrainingContext) -> Trainer:
+def _make_reader(context: TrainingContext) -> Trainer:
     return training.span_reader.SpanReaderTrainer(context.group, context.embedder)
 
 
-def _sufficiency(context: TrainingContext) -> Trainer:
-    llm, search = context.asked("sufficiency")
+def _make_sufficiency(context: TrainingContext) -> Trainer:
+    llm, search = context.require_llm("sufficiency")
     if not context.base:
         return SufficiencyTrainer(llm, search(5))
     if context.base == "vectors":
@@ -48,97 +48,97 @@ def _sufficiency(context: TrainingContext) -> Trainer:
     )
 
 
-def _router(context: TrainingContext) -> Trainer:
-    llm, search = context.asked("router")
+def _make_router(context: TrainingContext) -> Trainer:
+    llm, search = context.require_llm("router")
     return RouterTrainer(llm, search(15), context.embedder)
 
 
-def _evaluator(context: TrainingContext) -> Trainer:
-    llm, search = context.asked("evaluator")
+def _make_evaluator(context: TrainingContext) -> Trainer:
+    llm, search = context.require_llm("evaluator")
     if context.web is None:
         raise DataError("The flow of an evaluator (CRAG) searches a second source. Name it: --web source=web.")
     return EvaluatorTrainer(llm, search(10), context.web, context.embedder)
 
 
-def _pairs(context: TrainingContext) -> Trainer:
-    llm, search = context.asked("pairs")
+def _make_pairs(context: TrainingContext) -> Trainer:
+    llm, search = context.require_llm("pairs")
     return PairTrainer(llm, search(5))
 
 
-def _verifier(context: TrainingContext) -> Trainer:
-    llm, search = context.asked("verifier")
+def _make_verifier(context: TrainingContext) -> Trainer:
+    llm, search = context.require_llm("verifier")
     return VerifierTrainer(llm, search(5), context.embedder)
 
 
-def _teacher(context: TrainingContext, part: str) -> Teacher:
+def _make_teacher(context: TrainingContext, part: str) -> Teacher:
     if context.embedder is None:
         raise DataError(f"An {part} moves the questions of an embedder. Name a store with vectors.")
-    scores = isinstance(context.llm, ScoresContinuations)  # RA-DIT's second half
-    return Teacher(context.group, context.embedder, context.llm, context.method or ("lsr" if scores else "gold"))
+    has_scores = isinstance(context.llm, ScoresContinuations)  # RA-DIT's second half
+    return Teacher(context.group, context.embedder, context.llm, context.method or ("lsr" if has_scores else "gold"))
 
 
-def _adapter(context: TrainingContext) -> Trainer:
-    return AdapterTrainer(_teacher(context, "adapter"))
+def _make_adapter(context: TrainingContext) -> Trainer:
+    return AdapterTrainer(_make_teacher(context, "adapter"))
 
 
-def _embedder(context: TrainingContext) -> Trainer:
+def _make_embedder(context: TrainingContext) -> Trainer:
     if not isinstance(context.embedder, MiniLM):
         raise DataError("The part embedder trains MiniLM. Name a store with its vectors; `adapter` moves any embedder.")
-    return training.fine_tuning.EmbedderTrainer(_teacher(context, "embedder"))
+    return training.fine_tuning.EmbedderTrainer(_make_teacher(context, "embedder"))
 
 
-def _reranker(context: TrainingContext) -> Trainer:
+def _make_reranker(context: TrainingContext) -> Trainer:
     return training.fine_tuning.RerankerTrainer(context.group, context.embedder)
 
 
-def _bi_encoder(context: TrainingContext) -> Trainer:
+def _make_bi_encoder(context: TrainingContext) -> Trainer:
     if not isinstance(context.embedder, MiniLM):
         raise DataError("The part bi-encoder trains MiniLM. Name a store with its vectors.")
     return training.encoders.BiEncoderTrainer(context.group, context.embedder)
 
 
-def _sentences(context: TrainingContext) -> Trainer:
-    llm, search = context.asked("context")
+def _make_context(context: TrainingContext) -> Trainer:
+    llm, search = context.require_llm("context")
     return training.encoders.ContextTrainer(llm, search(5))
 
 
-def _rewriter(context: TrainingContext) -> Trainer:
+def _make_rewriter(context: TrainingContext) -> Trainer:
     return TermWeightsTrainer(context.group, context.llm)
 
 
 PARTS: Mapping[str, Callable[[TrainingContext], Trainer]] = {
-    "ranker": _ranker,
-    "reader": _reader,
-    "reranker": _reranker,
-    "embedder": _embedder,
-    "bi-encoder": _bi_encoder,
-    "context": _sentences,
-    "sufficiency": _sufficiency,
-    "router": _router,
-    "evaluator": _evaluator,
-    "pairs": _pairs,
-    "verifier": _verifier,
-    "adapter": _adapter,
-    "rewriter": _rewriter,
+    "ranker": _make_ranker,
+    "reader": _make_reader,
+    "reranker": _make_reranker,
+    "embedder": _make_embedder,
+    "bi-encoder": _make_bi_encoder,
+    "context": _make_context,
+    "sufficiency": _make_sufficiency,
+    "router": _make_router,
+    "evaluator": _make_evaluator,
+    "pairs": _make_pairs,
+    "verifier": _make_verifier,
+    "adapter": _make_adapter,
+    "rewriter": _make_rewriter,
 }
 
 
-TAKEN = {"base": ("ranker", "sufficiency"), "method": ("adapter", "embedder")}
+PART_OPTIONS = {"base": ("ranker", "sufficiency"), "method": ("adapter", "embedder")}
 """The parts that take an option which the others do not."""
 
 
-def trainer_of(name: str, context: TrainingContext) -> Trainer:
-    """The part of this name; DataError for an unknown name, or where something is missing that it needs.
+def make_trainer(name: str, context: TrainingContext) -> Trainer:
+    """Make the trainer of a part; DataError for an unknown name, or if the context lacks something that it needs.
 
     >>> from spolia import Corpus
-    >>> trainer_of("ranker", TrainingContext(Corpus("notes.spolia").group())).measure
+    >>> make_trainer("ranker", TrainingContext(Corpus("notes.spolia").group())).measure
     'R@5'
     """
     if name not in PARTS:
-        near = get_close_matches(name, PARTS, 1)
-        nearest = f" Did you mean {near[0]}?" if near else ""
-        raise DataError(f"There is no part {name!r} to train.{nearest} Write one of: {', '.join(PARTS)}.")
-    for option, parts in TAKEN.items():
+        matches = get_close_matches(name, PARTS, 1)
+        suggestion = f" Did you mean {matches[0]}?" if matches else ""
+        raise DataError(f"There is no part {name!r} to train.{suggestion} Write one of: {', '.join(PARTS)}.")
+    for option, parts in PART_OPTIONS.items():
         if getattr(context, option) and name not in parts:
             raise DataError(f"The part {name} takes no --{option}; {' and '.join(parts)} do. Leave it out.")
     return PARTS[name](context)

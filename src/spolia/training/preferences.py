@@ -1,4 +1,4 @@
-"""Pairs of replies for DPO, as PrefRAG makes them: does what a source found help, or is another source needed?"""
+"""Pairs of replies for DPO, as in PrefRAG: does what a source found help, or is another source needed?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spolia.models.parsers import Reasoned, YesNo
 from spolia.models.parsers.numbers import Number
 from spolia.models.prompting.role import Ask, Brief, Role, generate_reply, record_failures
 from spolia.models.protocols import LanguageModel
-from spolia.training.rows import Row, observed, preference_row, trainable
+from spolia.training.rows import Row, check_trainable, observe_flow, preference_row
 from spolia.types import Answer, Failure, Item, Prompt, Query, Ranking
 
 DRAWS = tuple((temperature, top_p) for temperature in (0.1, 0.5, 0.9) for top_p in (0.1, 0.5, 0.9))
@@ -28,28 +28,28 @@ NEAREST = Role("spolia:training/prompts/nearest_reply.txt", Number(0, len(DRAWS)
 
 
 class Decision(NamedTuple):
-    """Where a trajectory decides whether the preferred source helps: how it asks, and what the source found."""
+    """Point of a trajectory where the model decides whether the preferred source helps, and what the source found."""
 
     item: Item
     ask: Ask
     brief: Brief
-    new: Ranking
+    ranking: Ranking
 
     @property
     def prompt(self) -> Prompt:
         return self.ask.reads(self.brief)
 
-    def status(self, text: str) -> bool | None:
-        """What a reply says; None if it cannot be read."""
+    def read_status(self, text: str) -> bool | None:
+        """Read the status from a reply; None if it cannot be read."""
         try:
-            said = self.ask.role.parser.parse(text)
-            return bool(said[0] if isinstance(said, tuple) else said)
+            value = self.ask.role.parser.parse(text)
+            return bool(value[0] if isinstance(value, tuple) else value)
         except ValueError:
             return None
 
 
 class Reference(NamedTuple):
-    """What the right reply is: whether the source helps, and a big model's own words, if it was asked."""
+    """Right reply: whether the source helps, and the big model's own words if it was asked."""
 
     status: bool
     text: str = ""
@@ -58,7 +58,7 @@ class Reference(NamedTuple):
 def prefrag_rows(
     flow: Operator[Query, Answer], items: Sequence[Item], judge: LanguageModel | None = None, *, seed: int = 0
 ) -> list[Row]:
-    """Preferences for the model of `prefrag`, three of status True for one of False, and none of a question twice.
+    """Build preferences for the model of `prefrag`: three of status True for one of False, at most one per question.
 
     A trajectory of the flow is followed. Wherever it compares what the preferred source found, its model decides nine
     times, with temperature and top_p in {0.1, 0.5, 0.9}². Replies with the right status are positive, the others
@@ -80,100 +80,109 @@ def prefrag_rows(
     """
     draw = Random(seed)
     by_item: dict[str, list[Row]] = {}
-    for decision in decisions(flow, items):
-        if (row := _row(decision, judge, draw)) is not None:
+    for decision in find_decisions(flow, items):
+        if (row := _preference_row(decision, judge, draw)) is not None:
             by_item.setdefault(decision.item.id, []).append(row)
-    return balanced(by_item, draw)
+    return balance_rows(by_item, draw)
 
 
-def decisions(flow: Operator[Query, Answer], items: Sequence[Item]) -> Iterator[Decision]:
-    """Each comparison of the trajectories of the questions; the first retrieval of one has nothing to compare with."""
-    known = locate_gold(trainable(items), [flow])
-    for item, _, steps in observed(flow, items):
-        new: Ranking | None = None
+def find_decisions(flow: Operator[Query, Answer], items: Sequence[Item]) -> Iterator[Decision]:
+    """Yield each comparison in the trajectories of the questions; the first retrieval has nothing to compare with."""
+    locations = locate_gold(check_trainable(items), [flow])
+    for item, _, steps in observe_flow(flow, items):
+        ranking: Ranking | None = None
         for step in steps:
             if isinstance(step.out, Ranking):
-                new = step.out
-            elif isinstance(step.op, Ask) and isinstance(step.op.role.parser, (Reasoned, YesNo)) and new is not None:
-                yield Decision(known.locate_item(item), step.op, step.given, new)
+                ranking = step.out
+            elif (
+                isinstance(step.op, Ask) and isinstance(step.op.role.parser, (Reasoned, YesNo)) and ranking is not None
+            ):
+                yield Decision(locations.locate_item(item), step.op, step.value, ranking)
 
 
-def _row(decision: Decision, judge: LanguageModel | None, draw: Random) -> Row | None:
-    right = by_gold(decision) if judge is None else by_judge(decision, judge)
-    if right is None:
+def _preference_row(decision: Decision, judge: LanguageModel | None, draw: Random) -> Row | None:
+    reference = judge_by_gold(decision) if judge is None else ask_judge(decision, judge)
+    if reference is None:
         return None
-    said = [(text, decision.status(text)) for text in candidates(decision.ask, decision.prompt)]
-    positives = [text for text, status in said if status is right.status]
-    negatives = [text for text, status in said if status is (not right.status)]
+    replies = [(text, decision.read_status(text)) for text in draw_candidates(decision.ask, decision.prompt)]
+    positives = [text for text, status in replies if status is reference.status]
+    negatives = [text for text, status in replies if status is (not reference.status)]
     if not positives or not negatives:
         return None
-    chosen = nearest(positives, right.text, judge)
+    chosen = choose_nearest(positives, reference.text, judge)
     row = preference_row(decision.item.id, decision.prompt, chosen, draw.choice(negatives), "prefrag")
-    return row | {"status": right.status}
+    return row | {"status": reference.status}
 
 
-def candidates(ask: Ask, prompt: Prompt) -> list[str]:
-    """Nine replies to one prompt."""
-    how: dict[str, Any] = {"max_tokens": ask.max_tokens}
-    asked = [
-        partial(generate_reply, drawn_from(ask.llm, top_p), prompt.but(sample=number), None, temperature=warm, **how)
-        for number, (warm, top_p) in enumerate(DRAWS)
+def draw_candidates(ask: Ask, prompt: Prompt) -> list[str]:
+    """Draw nine replies to one prompt."""
+    options: dict[str, Any] = {"max_tokens": ask.max_tokens}
+    calls = [
+        partial(
+            generate_reply,
+            with_top_p(ask.llm, top_p),
+            prompt.but(sample=number),
+            None,
+            temperature=temperature,
+            **options,
+        )
+        for number, (temperature, top_p) in enumerate(DRAWS)
     ]
-    found = record_failures(gather(asked), "A candidate failed and is left out")
-    return [one.text for one in found if not isinstance(one, Failure)]
+    replies = record_failures(gather(calls), "A candidate failed and is left out")
+    return [reply.text for reply in replies if not isinstance(reply, Failure)]
 
 
-def drawn_from(llm: Any, top_p: float) -> Any:
-    """The model, drawing from this share of the probability, if it has the setting."""
-    return llm.but(top_p=top_p) if any(one.name == "top_p" for one in fields(llm)) else llm
+def with_top_p(llm: Any, top_p: float) -> Any:
+    """Return the model with this `top_p`, or as it is if it has no such setting."""
+    return llm.but(top_p=top_p) if any(field.name == "top_p" for field in fields(llm)) else llm
 
 
-def by_gold(decision: Decision) -> Reference | None:
-    """A source helps if it found a gold passage that the model has not seen; None for a question without gold."""
+def judge_by_gold(decision: Decision) -> Reference | None:
+    """Judge by gold: a source helps if it found a new gold passage; None for a question without gold."""
     if not decision.item.gold:
         return None
-    seen = dict(decision.brief.places)["passages"]
-    fresh = (node for node in decision.new.nodes if not any(node.shown_text in text for text in seen))
-    return Reference(any(node.document in decision.item.documents for node in fresh))
+    passages = dict(decision.brief.places)["passages"]
+    new_nodes = (node for node in decision.ranking.nodes if not any(node.shown_text in text for text in passages))
+    return Reference(any(node.document in decision.item.documents for node in new_nodes))
 
 
-def by_judge(decision: Decision, judge: LanguageModel) -> Reference | None:
-    """The big model's reply to the same prompt; None if it is empty or cannot be read."""
+def ask_judge(decision: Decision, judge: LanguageModel) -> Reference | None:
+    """Ask the big model the same prompt; None if its reply is empty or cannot be read."""
     try:
         text = generate_reply(judge, decision.prompt, None, max_tokens=decision.ask.max_tokens).text
     except EmptyReply:
         return None
-    status = decision.status(text)
+    status = decision.read_status(text)
     return None if status is None else Reference(status, text)
 
 
-def nearest(positives: Sequence[str], reference: str, judge: LanguageModel | None) -> str:
-    """The positive that reasons most like the reference: as the judge says, else by F1 of the words.
+def choose_nearest(positives: Sequence[str], reference: str, judge: LanguageModel | None) -> str:
+    """Choose the positive that reasons most like the reference: by the judge, or by F1 of the words.
 
-    >>> nearest(("yes: it names the town", "yes: a town is named", "yes"), "yes: the town is named", None)
+    >>> choose_nearest(("yes: it names the town", "yes: a town is named", "yes"), "yes: the town is named", None)
     'yes: a town is named'
     """
     if judge is not None:
         number = int(Ask(judge, NEAREST, 16).reply(replies=tuple(positives), reference=reference))
         if 0 < number <= len(positives):
             return positives[number - 1]
-    others = [reference] if reference else positives
-    return max(positives, key=lambda text: sum(_agreement(text, other) for other in others))
+    references = [reference] if reference else positives
+    return max(positives, key=lambda text: sum(_word_f1(text, other) for other in references))
 
 
-def _agreement(text: str, other: str) -> float:
-    return F1().score(Answer(text), Item("", "", (other,))) or 0.0
+def _word_f1(text: str, reference: str) -> float:
+    return F1().score(Answer(text), Item("", "", (reference,))) or 0.0
 
 
-def balanced(by_item: Mapping[str, Sequence[Row]], draw: Random) -> list[Row]:
-    """One row of each question, three of status True for each of status False, by lot."""
-    single = [draw.choice(rows) for rows in by_item.values()]
-    helping, other = ([row for row in single if row["status"] is status] for status in (True, False))
-    pairs = min(len(helping) // TRUE_FOR_FALSE, len(other))
+def balance_rows(by_item: Mapping[str, Sequence[Row]], draw: Random) -> list[Row]:
+    """Choose one row of each question at random, three of status True for each of status False."""
+    rows_drawn = [draw.choice(rows) for rows in by_item.values()]
+    helpful, unhelpful = ([row for row in rows_drawn if row["status"] is status] for status in (True, False))
+    pairs = min(len(helpful) // TRUE_FOR_FALSE, len(unhelpful))
     if not pairs:
         raise DataError(
-            f"{len(helping)} rows of status True and {len(other)} of False cannot be balanced {TRUE_FOR_FALSE}:1. Give "
+            f"{len(helpful)} rows of status True and {len(unhelpful)} of False cannot be balanced {TRUE_FOR_FALSE}:1. Give "
             "more questions, or a model whose nine replies differ more."
         )
-    kept = {row["id"] for row in (*draw.sample(helping, TRUE_FOR_FALSE * pairs), *draw.sample(other, pairs))}
-    return [row for row in single if row["id"] in kept]
+    kept_ids = {row["id"] for row in (*draw.sample(helpful, TRUE_FOR_FALSE * pairs), *draw.sample(unhelpful, pairs))}
+    return [row for row in rows_drawn if row["id"] in kept_ids]

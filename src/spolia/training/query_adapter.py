@@ -1,4 +1,4 @@
-"""Trains the adapter of an embedder's questions: to gold passages, or to those that help a language model."""
+"""Trainer of the adapter of an embedder's questions: to gold passages, or to those that help a language model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.vectors.search import unit_rows
-from spolia.training.flow_classifiers import answered
+from spolia.training.flow_classifiers import try_answer
 from spolia.types import Hit, Item, Node, Query, Ranking, Value
 
 Floats = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ DEPTH = 20
 
 
 class AdapterRows(NamedTuple):
-    """Questions, the vectors of their candidates, and how the probability is to be spread over these.
+    """Questions, the vectors of their candidates, and the target distribution over the candidates.
 
     Fields:
         questions: float64[n, d].
@@ -59,30 +59,30 @@ class AdapterRows(NamedTuple):
     answers: Sequence[tuple[str, ...]] = ()
 
     def false_negatives(self, batch: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return bool[n, n]: where the positive of one row of a batch is no negative for the question of another, since
-        it may answer that too, or the embedder puts it above the question's own positive.
+        """Return bool[n, n]: True where the positive of one row is no negative for another row's question, because it
+        may answer that too, or the embedder puts it above the question's own positive.
 
         Source: Solatorio, "GISTEmbed", 2024, whose guide is the embedder as it was before the training.
         """
-        at = list(batch)
-        own = np.einsum("nd,nd->n", self.questions[at], self.candidates[at, 0])
-        barred = self.questions[at] @ self.candidates[at, 0].T > own[:, None]
-        for row, number in enumerate(at):
-            for column, other in enumerate(at):
-                text = self.positives[other]
-                barred[row, column] |= text in self.good[number] or holds_answer(self.answers[number], text)
-        return np.asarray(barred)
+        numbers = list(batch)
+        own_scores = np.einsum("nd,nd->n", self.questions[numbers], self.candidates[numbers, 0])
+        is_excluded = self.questions[numbers] @ self.candidates[numbers, 0].T > own_scores[:, None]
+        for row, number in enumerate(numbers):
+            for column, other_number in enumerate(numbers):
+                text = self.positives[other_number]
+                is_excluded[row, column] |= text in self.good[number] or holds_answer(self.answers[number], text)
+        return np.asarray(is_excluded)
 
     @property
-    def real(self) -> npt.NDArray[np.bool_]:
-        """Where there is a candidate."""
+    def is_real(self) -> npt.NDArray[np.bool_]:
+        """Return where a candidate stands, and no padding."""
         return np.asarray(self.candidates.any(axis=2))
 
 
-def spread(scores: Floats, temperature: float) -> Floats:
-    """softmax(scores / temperature) of each row; a score of -inf has no part.
+def softmax(scores: Floats, temperature: float) -> Floats:
+    """Return softmax(scores / temperature) of each row; a score of -inf gets 0.
 
-    >>> spread(np.array([[1.0, 1.0, -np.inf]]), 0.1).tolist()
+    >>> softmax(np.array([[1.0, 1.0, -np.inf]]), 0.1).tolist()
     [[0.5, 0.5, 0.0]]
     """
     raised = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
@@ -90,7 +90,7 @@ def spread(scores: Floats, temperature: float) -> Floats:
 
 
 def divergence(scores: Floats, target: Floats, temperature: float) -> tuple[float, Floats]:
-    """The mean over rows of KL(target || softmax(scores / temperature)), and its gradient by the scores.
+    """Return the mean over rows of KL(target || softmax(scores / temperature)), and its gradient by the scores.
 
     With all of a row's target on its one positive it is InfoNCE: -ln(e^(s+/τ) / (e^(s+/τ) + Σ e^(s-/τ))).
 
@@ -98,15 +98,15 @@ def divergence(scores: Floats, target: Floats, temperature: float) -> tuple[floa
     >>> round(loss, 6), gradient.round(6).tolist()  # ln(1 + e^-1.6)
     (0.183901, [[-0.335963, 0.335963]])
     """
-    found = spread(scores, temperature)
-    safe = np.where(target > 0, target / np.maximum(found, 1e-300), 1.0)
-    loss = float((target * np.log(safe)).sum(axis=1).mean())
-    return loss, (found - target) / (temperature * len(scores))
+    chances = softmax(scores, temperature)
+    ratios = np.where(target > 0, target / np.maximum(chances, 1e-300), 1.0)
+    loss = float((target * np.log(ratios)).sum(axis=1).mean())
+    return loss, (chances - target) / (temperature * len(scores))
 
 
 @dataclass(frozen=True)
 class Teacher(Value):
-    """Which passages a question is moved to, of the best `DEPTH` of an embedder.
+    """Choice of the passages to move a question to, of the best `DEPTH` of an embedder.
 
     - `gold`: each gold passage, above the nearest others (InfoNCE with mined negatives).
     - `lsr`: all, in proportion to how well a language model foretells the answer from each:
@@ -137,75 +137,83 @@ class Teacher(Value):
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise DataError(f"There is no method {self.method!r}. Write one of: {', '.join(METHODS)}.")
-        needed = METHODS[self.method]
-        if needed is not None and not isinstance(self.llm, needed):
-            what = "a language model that scores texts" if needed is ScoresContinuations else "a language model"
-            raise DataError(f"{self.method} needs {what}. Name it: --llm URL --model NAME; {self.method} asks it.")
+        protocol = METHODS[self.method]
+        if protocol is not None and not isinstance(self.llm, protocol):
+            needed_model = (
+                "a language model that scores texts" if protocol is ScoresContinuations else "a language model"
+            )
+            raise DataError(
+                f"{self.method} needs {needed_model}. Name it: --llm URL --model NAME; {self.method} asks it."
+            )
 
     def settings(self) -> dict[str, Any]:
         model = self.llm.name if self.llm is not None and METHODS[self.method] else ""
-        own = {"beta": self.beta} if self.method == "lsr" else {}
-        own |= {"preferred": self.preferred} if self.method == "aar" else {}
-        return {"method": self.method, "embedder": self.embedder.name, "model": model, **own}
+        options = {"beta": self.beta} if self.method == "lsr" else {}
+        options |= {"preferred": self.preferred} if self.method == "aar" else {}
+        return {"method": self.method, "embedder": self.embedder.name, "model": model, **options}
 
-    def rows(self, items: Sequence[Item]) -> AdapterRows | None:
-        """A row for each passage to move to; one for each question with `lsr` and `reward`. None without any."""
+    def build_rows(self, items: Sequence[Item]) -> AdapterRows | None:
+        """Build a row for each passage to move to, or one per question with `lsr` and `reward`; None without any."""
         snapshot = Dense(self.group, self.embedder).snapshot()
         search = Dense(self.group, self.embedder, top_k=DEPTH)
-        places = locate_gold(items, [search]) if items else None
-        asked, every, targets = list[Item](), list[Floats](), list[Floats]()
+        locations = locate_gold(items, [search]) if items else None
+        row_items, vectors, targets = list[Item](), list[Floats](), list[Floats]()
         positives, good = list[str](), list[frozenset[str]]()
         for item in items:
             check_cancelled()
-            assert places is not None
-            found, here = search(Query(item.question)), places.locate_item(item)
-            gold = gold_nodes(self.group, here)
-            taught = list(self._taught(item, found.nodes, gold))
-            texts = frozenset(nodes[0].text for nodes, _ in taught) | {node.text for node in gold}
-            for nodes, target in taught:
-                asked.append(item)
+            assert locations is not None
+            ranking, located = search(Query(item.question)), locations.locate_item(item)
+            gold = gold_nodes(self.group, located)
+            lessons = list(self._find_targets(item, ranking.nodes, gold))
+            texts = frozenset(nodes[0].text for nodes, _ in lessons) | {node.text for node in gold}
+            for nodes, target in lessons:
+                row_items.append(item)
                 positives.append(nodes[0].text)
                 good.append(texts)
-                every.append(self._stored(snapshot, nodes))
+                vectors.append(self._read_vectors(snapshot, nodes))
                 targets.append(target)
-        if not asked:
+        if not row_items:
             return None
-        questions = [item.question for item in asked]
-        rows = _padded(self.embedder.embed(questions, kind="query").astype(np.float64), every, targets)
-        return rows._replace(texts=questions, positives=positives, good=good, answers=[item.answers for item in asked])
+        questions = [item.question for item in row_items]
+        rows = _pad_candidates(self.embedder.embed(questions, kind="query").astype(np.float64), vectors, targets)
+        return rows._replace(
+            texts=questions, positives=positives, good=good, answers=[item.answers for item in row_items]
+        )
 
-    def _taught(
-        self, item: Item, found: Sequence[Node], gold: Sequence[Node]
+    def _find_targets(
+        self, item: Item, nodes: Sequence[Node], gold: Sequence[Node]
     ) -> Iterator[tuple[Sequence[Node], Floats]]:
-        """Candidates of a question, and the target of each."""
+        """Yield the candidates of a question with the target of each."""
         if self.method in ("lsr", "reward"):
-            if item.answers and len(found) > 1:
-                of = self._foretold if self.method == "lsr" else self._rewards
-                yield found, of(item, found)
+            if item.answers and len(nodes) > 1:
+                compute = self._answer_likelihoods if self.method == "lsr" else self._answer_rewards
+                yield nodes, compute(item, nodes)
             return
-        wanted = list(gold)
-        if self.method == "aar" and item.answers and len(found) > 1:
-            order = np.argsort(-self._foretold(item, found), kind="stable")[: self.preferred]
-            wanted += [found[at] for at in order if found[at].document not in {node.document for node in gold}]
-        ids, texts = {node.document for node in wanted}, {node.text for node in wanted}
-        others = [
+        positives = list(gold)
+        if self.method == "aar" and item.answers and len(nodes) > 1:
+            order = np.argsort(-self._answer_likelihoods(item, nodes), kind="stable")[: self.preferred]
+            positives += [
+                nodes[number] for number in order if nodes[number].document not in {node.document for node in gold}
+            ]
+        ids, texts = {node.document for node in positives}, {node.text for node in positives}
+        negatives = [
             node
-            for node in found
+            for node in nodes
             if node.document not in ids and node.text not in texts and not may_answer(item, node.text)
         ]
-        for node in wanted if others else ():
-            yield [node, *others], np.eye(1 + len(others))[0]
+        for node in positives if negatives else ():
+            yield [node, *negatives], np.eye(1 + len(negatives))[0]
 
-    def _stored(self, snapshot: Snapshot, nodes: Sequence[Node]) -> Floats:
-        """The vectors of nodes, as the store has them."""
+    def _read_vectors(self, snapshot: Snapshot, nodes: Sequence[Node]) -> Floats:
+        """Read the vectors of nodes from the store."""
         ids = [node.id for node in nodes]
         keys = snapshot.keys_of(ids)
         places = np.searchsorted(snapshot.open.records(self.group.name).keys, [keys[id] for id in ids])
         stored = snapshot.open.stored_vectors(self.group.name, self.embedder.name)
         return np.asarray(unit_rows(stored.vectors_at(places)), np.float64)
 
-    def _foretold(self, item: Item, nodes: Sequence[Node]) -> Floats:
-        """P_LSR: how well the model foretells the answer from each passage, in proportion."""
+    def _answer_likelihoods(self, item: Item, nodes: Sequence[Node]) -> Floats:
+        """Compute P_LSR: how well the model foretells the answer from each passage, normalised."""
         assert isinstance(self.llm, ScoresContinuations)
         likelihood = Likelihood(self.llm)
         sums = [
@@ -215,41 +223,41 @@ class Teacher(Value):
             )
             for node in nodes
         ]
-        return np.asarray(spread(np.array([sums]), self.beta)[0], np.float64)
+        return np.asarray(softmax(np.array([sums]), self.beta)[0], np.float64)
 
-    def _rewards(self, item: Item, nodes: Sequence[Node]) -> Floats:
-        """F1 of what the model answers from each passage alone."""
+    def _answer_rewards(self, item: Item, nodes: Sequence[Node]) -> Floats:
+        """Return F1 of the model's answer from each passage alone."""
         assert self.llm is not None
-        read, query = Reader(self.llm, max_passages=1), Query(item.question)
+        reader, query = Reader(self.llm, max_passages=1), Query(item.question)
         with Run.current() or Run(share=True):
-            answers = [answered(read, Ranking(query, (Hit(node, 1.0),))) for node in nodes]
-        return np.array([(F1().score(one, item) or 0.0) if one else 0.0 for one in answers])
+            answers = [try_answer(reader, Ranking(query, (Hit(node, 1.0),))) for node in nodes]
+        return np.array([(F1().score(answer, item) or 0.0) if answer else 0.0 for answer in answers])
 
     def loss(
         self, scores: Floats, target: Floats, temperature: float, draw: np.random.Generator
     ) -> tuple[float, Floats]:
-        """How far the scores of candidates are from what is taught, and the gradient by the scores."""
+        """Return the loss of the candidates' scores against the target, and its gradient by the scores."""
         if self.method == "reward":
             return reinforce(scores, target, temperature, draw)
         return divergence(scores, target, temperature)
 
 
 def gold_nodes(group: NodeGroup, item: Item) -> list[Node]:
-    """The gold nodes of a question whose places are known (`gold_locations`).
+    """Return the gold nodes of a question whose gold was located in the store.
 
     Of a document that is gold as a whole, those with an accepted answer; all of them if none has one.
     """
-    snapshot, who, found = group.snapshot(), access(), list[Node]()
-    every = [one for places in item.gold for one in places]
+    snapshot, principals, selected = group.snapshot(), access(), list[Node]()
+    gold_places = [place for places in item.gold for place in places]
     for document in sorted(item.documents):
-        nodes = snapshot.numbered_nodes(document, group.name, 0, 1 << 30, who)
-        gold = [node for node in nodes if any(is_gold(node, one) for one in every)]
-        found += [node for node in gold if may_answer(item, node.text)] or gold
-    return found
+        nodes = snapshot.numbered_nodes(document, group.name, 0, 1 << 30, principals)
+        gold = [node for node in nodes if any(is_gold(node, place) for place in gold_places)]
+        selected += [node for node in gold if may_answer(item, node.text)] or gold
+    return selected
 
 
 def may_answer(item: Item, text: str) -> bool:
-    """Whether an accepted answer of more than three characters occurs in a text, which is then no negative.
+    """Return whether an accepted answer of more than three characters occurs in a text, which is then no negative.
 
     Source: Karpukhin et al., "Dense passage retrieval", EMNLP 2020: negatives lack the answer.
 
@@ -275,7 +283,7 @@ METHODS: Mapping[str, type | None] = {
 
 
 def reinforce(scores: Floats, rewards: Floats, temperature: float, draw: np.random.Generator) -> tuple[float, Floats]:
-    """Minus the expected reward of a passage drawn by softmax(scores / temperature), and a draw of its gradient.
+    """Return minus the expected reward of a passage drawn by softmax(scores / temperature), and a sampled gradient.
 
     The gradient of a row is -(r(d) - b) · ∂ ln p(d) / ∂ scores: d is drawn, and the baseline b = Σ p · r changes only
     how much the draws differ.
@@ -287,18 +295,18 @@ def reinforce(scores: Floats, rewards: Floats, temperature: float, draw: np.rand
     >>> loss, gradient.tolist()  # whichever is drawn, the first becomes likelier
     (-0.5, [[-0.5, 0.5]])
     """
-    chance = spread(scores, temperature)
-    expected = (chance * rewards).sum(axis=1)
-    taken = (chance.cumsum(axis=1) < draw.random((len(chance), 1))).sum(axis=1).clip(max=chance.shape[1] - 1)
-    rows = np.arange(len(chance))
-    one = np.zeros_like(chance)
-    one[rows, taken] = 1.0
-    gain = (rewards[rows, taken] - expected)[:, None]
-    return float(-expected.mean()), -gain * (one - chance) / (temperature * len(chance))
+    chances = softmax(scores, temperature)
+    expected = (chances * rewards).sum(axis=1)
+    choices = (chances.cumsum(axis=1) < draw.random((len(chances), 1))).sum(axis=1).clip(max=chances.shape[1] - 1)
+    rows = np.arange(len(chances))
+    one_hot = np.zeros_like(chances)
+    one_hot[rows, choices] = 1.0
+    gain = (rewards[rows, choices] - expected)[:, None]
+    return float(-expected.mean()), -gain * (one_hot - chances) / (temperature * len(chances))
 
 
 class AdapterTrainer:
-    """Trains an `AdaptedEmbedder`: a low-rank change of the vectors of questions, whose passages stay where they are.
+    """Trainer of an `AdaptedEmbedder`: a low-rank change of question vectors; passages keep theirs.
 
     Args:
         teacher: which passages questions are moved to.
@@ -331,16 +339,18 @@ class AdapterTrainer:
         return {name: getattr(self, name) for name in names} | self.teacher.settings()
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.rows, self.validation = taught(self.teacher, items), self.teacher.rows(validation)
+        self.rows, self.validation = require_rows(self.teacher, items), self.teacher.build_rows(validation)
         draw, width = np.random.default_rng(seed), self.embedder.dimension
         self.values = {DOWN: draw.normal(0, width**-0.5, (self.rank, width)), UP: np.zeros((width, self.rank))}
-        self.moments = {f"{at}{name}": np.zeros_like(one) for at in (1, 2) for name, one in self.values.items()}
+        self.moments = {
+            f"{order}{name}": np.zeros_like(array) for order in (1, 2) for name, array in self.values.items()
+        }
         self.done, self.seed = 0, seed
         self.notes = [f"{len(self.rows.questions)} rows of {several(len(items), 'question')}."]
 
     def step(self, done: float) -> float:
-        """One step of Adam."""
-        loss, slopes = self.gradient(self.rows)
+        """Make one step of Adam."""
+        loss, slopes = self.compute_gradient(self.rows)
         self.done += 1
         for name, slope in slopes.items():
             slope = slope + self.decay * self.values[name]
@@ -351,35 +361,35 @@ class AdapterTrainer:
             self.values[name] -= self.rate * (1 - done) * size
         return loss
 
-    def gradient(self, rows: AdapterRows) -> tuple[float, dict[str, Floats]]:
-        """The loss, and what it changes with each weight."""
+    def compute_gradient(self, rows: AdapterRows) -> tuple[float, dict[str, Floats]]:
+        """Return the loss, and its gradient by each weight."""
         down, up = self.values[DOWN], self.values[UP]
         inner = rows.questions @ down.T
-        moved = rows.questions + inner @ up.T
-        length = np.linalg.norm(moved, axis=1, keepdims=True)
-        there = moved / length
-        scores = np.einsum("ncd,nd->nc", rows.candidates, there)
-        scores = np.where(rows.real, scores, -np.inf)
+        adapted = rows.questions + inner @ up.T
+        length = np.linalg.norm(adapted, axis=1, keepdims=True)
+        directions = adapted / length
+        scores = np.einsum("ncd,nd->nc", rows.candidates, directions)
+        scores = np.where(rows.is_real, scores, -np.inf)
         draw = np.random.default_rng((self.seed, self.done))
         loss, pull = self.teacher.loss(scores, rows.target, self.temperature, draw)
-        by_vector = np.einsum("nc,ncd->nd", pull, rows.candidates)
-        by_moved = (by_vector - (by_vector * there).sum(axis=1, keepdims=True) * there) / length
-        return loss, {DOWN: (by_moved @ up).T @ rows.questions, UP: by_moved.T @ inner}
+        by_direction = np.einsum("nc,ncd->nd", pull, rows.candidates)
+        by_adapted = (by_direction - (by_direction * directions).sum(axis=1, keepdims=True) * directions) / length
+        return loss, {DOWN: (by_adapted @ up).T @ rows.questions, UP: by_adapted.T @ inner}
 
     def validate(self) -> float | None:
-        return None if self.validation is None else self.gradient(self.validation)[0]
+        return None if self.validation is None else self.compute_gradient(self.validation)[0]
 
     def state(self) -> dict[str, Any]:
         return {"done": np.array(self.done), **self.values, **self.moments}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.done = int(state["done"])
-        for kept in (self.values, self.moments):
-            for name in kept:
-                kept[name] = np.array(state[name], np.float64)
+        for arrays in (self.values, self.moments):
+            for name in arrays:
+                arrays[name] = np.array(state[name], np.float64)
 
     def weights(self) -> dict[str, Any]:
-        return {name: one.astype(np.float32) for name, one in self.values.items()}
+        return {name: array.astype(np.float32) for name, array in self.values.items()}
 
     def untrained(self) -> Operator[Query, Ranking]:
         return Dense(self.group, self.embedder)
@@ -388,21 +398,24 @@ class AdapterTrainer:
         return Dense(self.group, AdaptedEmbedder(self.embedder, weights))
 
 
-def taught(teacher: Teacher, items: Sequence[Item]) -> AdapterRows:
-    """The rows of questions; DataError if no row prefers one passage to another."""
-    found = teacher.rows(items)
-    if found is None or not any(len(set(row[real])) > 1 for row, real in zip(found.target, found.real, strict=True)):
+def require_rows(teacher: Teacher, items: Sequence[Item]) -> AdapterRows:
+    """Return the rows of questions; DataError if no row prefers one passage to another."""
+    rows = teacher.build_rows(items)
+    if rows is None or not any(len(set(row[real])) > 1 for row, real in zip(rows.target, rows.is_real, strict=True)):
         raise DataError(
             f"Nothing can be learned from {several(len(items), 'question')}: none prefers one passage to another "
             f"of its best {DEPTH}. Check that gold_ids name passages of this store, or give more questions."
         )
-    return found
+    return rows
 
 
-def _padded(questions: Floats, every: Sequence[Floats], targets: Sequence[Floats]) -> AdapterRows:
-    """Rows of one width: vectors of zeros stand where a question has fewer candidates."""
-    widest = max(map(len, every))
-    candidates, target = np.zeros((len(every), widest, questions.shape[1])), np.zeros((len(every), widest))
-    for at, (vectors, spread_over) in enumerate(zip(every, targets, strict=True)):
-        candidates[at, : len(vectors)], target[at, : len(vectors)] = vectors, spread_over
+def _pad_candidates(questions: Floats, vectors_by_row: Sequence[Floats], targets: Sequence[Floats]) -> AdapterRows:
+    """Pad rows to one width; vectors of zeros stand where a question has fewer candidates."""
+    widest = max(map(len, vectors_by_row))
+    candidates, target = (
+        np.zeros((len(vectors_by_row), widest, questions.shape[1])),
+        np.zeros((len(vectors_by_row), widest)),
+    )
+    for number, (vectors, row_target) in enumerate(zip(vectors_by_row, targets, strict=True)):
+        candidates[number, : len(vectors)], target[number, : len(vectors)] = vectors, row_target
     return AdapterRows(questions, candidates, target)

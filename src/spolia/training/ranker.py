@@ -49,7 +49,7 @@ SUFFICIENT, HALVINGS = 1e-4, 40
 
 @dataclass(eq=False)
 class LBFGS:
-    """Limited-memory BFGS: the gradient, turned by what the last `MEMORY` steps said of the curvature.
+    """Limited-memory BFGS: the gradient, turned by the curvature that the last `MEMORY` steps showed.
 
     A step is halved until the value falls by a share of what the gradient promises (Armijo). It draws nothing by lot.
 
@@ -62,65 +62,66 @@ class LBFGS:
     [1.0, 2.0]
     """
 
-    at: Numbers
+    point: Numbers
     steps: list[Numbers] = field(default_factory=list)
     changes: list[Numbers] = field(default_factory=list)
     converged: bool = False
 
     def step(self, objective: Objective) -> float:
-        """Make one iteration; the value before it."""
-        value, gradient = objective(self.at)
+        """Make one iteration; return the value before it."""
+        value, gradient = objective(self.point)
         if not np.isfinite(value) or float(np.abs(gradient).max(initial=0.0)) <= FLAT:
             self.converged = bool(np.isfinite(value))
             return value
-        direction = -self._turned(gradient)
+        direction = -self._apply_inverse_hessian(gradient)
         slope = float(gradient @ direction)
         length = 1.0 if self.steps else min(1.0, 1.0 / float(np.abs(gradient).sum()))
         for _ in range(HALVINGS):
-            there = self.at + length * direction
-            reached, after = objective(there)
-            if reached <= value + SUFFICIENT * length * slope:
+            candidate = self.point + length * direction
+            new_value, new_gradient = objective(candidate)
+            if new_value <= value + SUFFICIENT * length * slope:
                 break
             length /= 2
         else:
             self.converged = True  # as flat as numbers tell
             return value
-        self._remember(there - self.at, after - gradient)
-        self.at = there
+        self._remember_change(candidate - self.point, new_gradient - gradient)
+        self.point = candidate
         return value
 
-    def _turned(self, gradient: Numbers) -> Numbers:
-        """The inverse Hessian times the gradient, as far as it is known."""
-        found, shares = gradient.copy(), []
+    def _apply_inverse_hessian(self, gradient: Numbers) -> Numbers:
+        """Return the inverse Hessian times the gradient, by the remembered steps."""
+        product, shares = gradient.copy(), []
         for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
-            shares.append(float(step @ found) / float(step @ change))
-            found -= shares[-1] * change
+            shares.append(float(step @ product) / float(step @ change))
+            product -= shares[-1] * change
         if self.steps:
-            found *= float(self.steps[-1] @ self.changes[-1]) / float(self.changes[-1] @ self.changes[-1])
+            product *= float(self.steps[-1] @ self.changes[-1]) / float(self.changes[-1] @ self.changes[-1])
         for step, change, share in zip(self.steps, self.changes, reversed(shares), strict=True):
-            found += (share - float(change @ found) / float(step @ change)) * step
-        return found
+            product += (share - float(change @ product) / float(step @ change)) * step
+        return product
 
-    def _remember(self, step: Numbers, change: Numbers) -> None:
+    def _remember_change(self, step: Numbers, change: Numbers) -> None:
         if float(step @ change) > 1e-12 * float(change @ change):
             self.steps, self.changes = [*self.steps, step][-MEMORY:], [*self.changes, change][-MEMORY:]
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """The candidates of a question, and which of them are gold."""
+    """Candidates of a question, with a mask of the gold ones."""
 
     candidates: CandidateRows
     gold: Mask
 
     @property
     def teaches(self) -> bool:
-        """Whether something is to be ranked above something else."""
+        """Return whether the example has both gold and other candidates."""
         return bool(self.gold.any()) and not bool(self.gold.all())
 
 
 class ListwiseLoss:
-    """How far gold is from being above all else: the mean over questions, of the mean over their gold nodes g, of
+    """Loss of a ranking that should put gold above all else: the mean over questions, of the mean over their gold nodes
+    g, of
 
         -ln(e^s(g) / (e^s(g) + Σ e^s(n))), n not gold,
 
@@ -128,35 +129,35 @@ class ListwiseLoss:
     """
 
     def __init__(self, examples: Sequence[Example], mean: Numbers, deviation: Numbers, used: Mask) -> None:
-        found = [one for one in examples if one.teaches]
-        rows = np.concatenate([one.candidates.features for one in found])
-        gold = np.concatenate([one.gold for one in found])
-        question = np.repeat(np.arange(len(found)), [len(one.gold) for one in found])
+        usable = [example for example in examples if example.teaches]
+        rows = np.concatenate([example.candidates.features for example in usable])
+        gold = np.concatenate([example.gold for example in usable])
+        question = np.repeat(np.arange(len(usable)), [len(example.gold) for example in usable])
         rows = np.where(used, (rows - mean) / np.where(used, deviation, 1.0), 0.0)
-        self.gold, self.others = rows[gold], rows[~gold]
-        self.gold_of, others_of = question[gold], question[~gold]
-        self.starts = np.flatnonzero(np.diff(others_of, prepend=-1))
-        self.sizes = np.diff(self.starts, append=len(others_of))
-        self.shares = (1 / np.bincount(self.gold_of))[self.gold_of] / len(found)
-        self.questions = len(found)
+        self.gold, self.non_gold = rows[gold], rows[~gold]
+        self.gold_of, non_gold_of = question[gold], question[~gold]
+        self.starts = np.flatnonzero(np.diff(non_gold_of, prepend=-1))
+        self.sizes = np.diff(self.starts, append=len(non_gold_of))
+        self.shares = (1 / np.bincount(self.gold_of))[self.gold_of] / len(usable)
+        self.questions = len(usable)
 
     def __call__(self, weights: Numbers, decay: float = DECAY) -> tuple[float, Numbers]:
-        """The loss and its gradient."""
-        scores = self.others @ weights
+        """Return the loss and its gradient."""
+        scores = self.non_gold @ weights
         highest = np.maximum.reduceat(scores, self.starts)
         raised = np.exp(scores - np.repeat(highest, self.sizes))
         totals = np.add.reduceat(raised, self.starts)
-        apart = (highest + np.log(totals))[self.gold_of] - self.gold @ weights
-        loss = float(self.shares @ np.logaddexp(0.0, apart)) + decay / 2 * float(weights @ weights)
-        pulls = self.shares / (1 + np.exp(-np.clip(apart, -500, 500)))
+        gaps = (highest + np.log(totals))[self.gold_of] - self.gold @ weights
+        loss = float(self.shares @ np.logaddexp(0.0, gaps)) + decay / 2 * float(weights @ weights)
+        pulls = self.shares / (1 + np.exp(-np.clip(gaps, -500, 500)))
         by_question = np.bincount(self.gold_of, pulls, self.questions)
         spread = np.repeat(by_question / totals, self.sizes) * raised
-        return loss, self.others.T @ spread - self.gold.T @ pulls + decay * weights
+        return loss, self.non_gold.T @ spread - self.gold.T @ pulls + decay * weights
 
 
 @dataclass(eq=False)
 class PassFit:
-    """The weights of one pass, while they are fitted."""
+    """Weights of one pass, while they are fitted."""
 
     mean: Numbers
     deviation: Numbers
@@ -165,14 +166,14 @@ class PassFit:
     search: LBFGS
 
     @classmethod
-    def of(cls, examples: Sequence[Example]) -> PassFit:
-        """A fit from zero, of the features that vary; DataError where nothing can be learned."""
-        if not any(one.teaches for one in examples):
+    def from_examples(cls, examples: Sequence[Example]) -> PassFit:
+        """Begin a fit from zero, with the features that vary; DataError if nothing can be learned."""
+        if not any(example.teaches for example in examples):
             raise DataError(
                 f"Nothing can be learned from {several(len(examples), 'question')}: none has both gold and other "
                 "candidates. Check that gold_ids name passages of this store, or give more questions."
             )
-        rows = np.concatenate([one.candidates.features for one in examples if one.teaches])
+        rows = np.concatenate([example.candidates.features for example in examples if example.teaches])
         if not np.isfinite(rows).all():
             name = FEATURES[int(np.flatnonzero(~np.isfinite(rows).all(axis=0))[0])]
             raise DataError(f"The feature {name!r} is not finite for some candidates. Check the vectors of the group.")
@@ -186,38 +187,40 @@ class PassFit:
 
     @property
     def score(self) -> LinearScore:
-        return LinearScore.rounded(self.mean, self.deviation, np.where(self.used, self.search.at, 0.0))
+        return LinearScore.rounded(self.mean, self.deviation, np.where(self.used, self.search.point, 0.0))
 
     def step(self) -> float:
         return self.search.step(self.loss)
 
-    def loss_of(self, others: Sequence[Example]) -> float:
-        return ListwiseLoss(others, self.mean, self.deviation, self.used)(self.search.at, 0.0)[0]
+    def compute_loss(self, examples: Sequence[Example]) -> float:
+        return ListwiseLoss(examples, self.mean, self.deviation, self.used)(self.search.point, 0.0)[0]
 
-    def finished(self, steps: int) -> LinearScore:
-        """The weights after some steps."""
+    def finish(self, steps: int) -> LinearScore:
+        """Return the weights after some steps."""
         while steps and not self.converged:
             self.step()
             steps -= 1
         return self.score
 
-    def idle(self) -> list[str]:
-        """Features that hardly varied."""
+    def idle_features(self) -> list[str]:
+        """Return the features that hardly varied."""
         return [name for name, varied in zip(FEATURES, self.used, strict=True) if not varied]
 
     def state(self) -> dict[str, Any]:
-        memory = {f"step{at}": one for at, one in enumerate(self.search.steps)}
-        memory |= {f"change{at}": one for at, one in enumerate(self.search.changes)}
-        return {**memory, "at": self.search.at, "converged": np.array(self.search.converged)}
+        memory = {f"step{number}": array for number, array in enumerate(self.search.steps)}
+        memory |= {f"change{number}": array for number, array in enumerate(self.search.changes)}
+        return {**memory, "at": self.search.point, "converged": np.array(self.search.converged)}
 
-    def restore(self, state: Arrays, made: int) -> None:
+    def restore(self, state: Arrays, made_steps: int) -> None:
         count = sum(name.startswith("step") for name in state)
-        steps, changes = ([np.asarray(state[f"{name}{at}"], np.float64) for at in range(count)] for name in _MEMORY)
+        steps, changes = (
+            [np.asarray(state[f"{name}{number}"], np.float64) for number in range(count)] for name in _MEMORY
+        )
         self.search = LBFGS(np.asarray(state["at"], np.float64), steps, changes, bool(state["converged"]))
 
 
 class TreeFit:
-    """The boosted trees of one pass, while they are grown: LambdaMART by LightGBM, one tree a step.
+    """Boosted trees of one pass, while they are grown: LambdaMART by LightGBM, one tree a step.
 
     Source: Burges, "From RankNet to LambdaRank to LambdaMART", 2010; Ke et al., "LightGBM", NeurIPS 2017.
     """
@@ -226,53 +229,53 @@ class TreeFit:
 
     def __init__(self, examples: Sequence[Example], seed: int = 0) -> None:
         require(lightgbm, "Boosted trees")
-        taught = [one for one in examples if one.teaches]
-        PassFit.of(examples)  # refuses what cannot be learned
-        rows = np.concatenate([one.candidates.features for one in taught])
-        given = lightgbm.Dataset(
+        usable = [example for example in examples if example.teaches]
+        PassFit.from_examples(examples)  # refuses what cannot be learned
+        rows = np.concatenate([example.candidates.features for example in usable])
+        data = lightgbm.Dataset(
             rows,
-            np.concatenate([one.gold for one in taught]).astype(np.int32),
-            group=[len(one.gold) for one in taught],
+            np.concatenate([example.gold for example in usable]).astype(np.int32),
+            group=[len(example.gold) for example in usable],
             params={"verbose": -1},
         )
         self.varied = rows.std(axis=0) > 0
-        self.booster = lightgbm.Booster(TREES | {"seed": seed}, given)
+        self.booster = lightgbm.Booster(TREES | {"seed": seed}, data)
 
     @property
     def score(self) -> TreeScore:
-        return TreeScore([_columns(tree["tree_structure"]) for tree in self.booster.dump_model()["tree_info"]])
+        return TreeScore([_tree_columns(tree["tree_structure"]) for tree in self.booster.dump_model()["tree_info"]])
 
     def step(self) -> float:
-        """Grow a tree; 1 - nDCG@5 on what is trained on, before it."""
-        before = self.booster.eval_train()[0][2] if self.booster.current_iteration() else 0.0
+        """Grow a tree; return 1 - nDCG@5 on the training questions before it."""
+        ndcg = self.booster.eval_train()[0][2] if self.booster.current_iteration() else 0.0
         self.booster.update()
-        return 1 - float(before)
+        return 1 - float(ndcg)
 
-    def loss_of(self, others: Sequence[Example]) -> float:
-        """1 - nDCG@5."""
-        score, found = self.score, list[float]()
-        for one in others:
-            order = np.argsort(-score.contributions(one.candidates.features).sum(axis=1), kind="stable")
+    def compute_loss(self, examples: Sequence[Example]) -> float:
+        """Return 1 - nDCG@5."""
+        score, values = self.score, list[float]()
+        for example in examples:
+            order = np.argsort(-score.contributions(example.candidates.features).sum(axis=1), kind="stable")
             gains = 1 / np.log2(np.arange(2, 7))
-            reached = gains[: len(order[:5])] @ one.gold[order[:5]]
-            found.append(float(reached / gains[: int(one.gold.sum())].sum()))
-        return 1 - float(np.mean(found))
+            gain = gains[: len(order[:5])] @ example.gold[order[:5]]
+            values.append(float(gain / gains[: int(example.gold.sum())].sum()))
+        return 1 - float(np.mean(values))
 
-    def finished(self, steps: int) -> TreeScore:
-        """The trees after some steps."""
+    def finish(self, steps: int) -> TreeScore:
+        """Return the trees after some steps."""
         for _ in range(steps):
             self.booster.update()
         return self.score
 
-    def idle(self) -> list[str]:
+    def idle_features(self) -> list[str]:
         return [name for name, varied in zip(FEATURES, self.varied, strict=True) if not varied]
 
     def state(self) -> dict[str, Any]:
-        """Nothing: the same trees are grown again."""
+        """Return nothing: the same trees are grown again."""
         return {}
 
-    def restore(self, state: Arrays, made: int) -> None:
-        self.finished(made)
+    def restore(self, state: Arrays, made_steps: int) -> None:
+        self.finish(made_steps)
 
 
 TREES = {
@@ -282,25 +285,25 @@ TREES = {
 }  # fmt: skip
 
 
-def _columns(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The nodes of a tree as `TreeScore` has them, each before those below it."""
+def _tree_columns(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the nodes of a tree in the columns of `TreeScore`, parents first."""
     rows: list[list[float]] = []
 
-    def add(node: Mapping[str, Any]) -> int:
-        at = len(rows)
+    def add_node(node: Mapping[str, Any]) -> int:
+        index = len(rows)
         if "leaf_value" in node:
-            rows.append([0, 0.0, at, at, node["leaf_value"]])
+            rows.append([0, 0.0, index, index, node["leaf_value"]])
         else:
             rows.append([node["split_feature"], node["threshold"], 0, 0, node["internal_value"]])
-            rows[at][2:4] = add(node["left_child"]), add(node["right_child"])
-        return at
+            rows[index][2:4] = add_node(node["left_child"]), add_node(node["right_child"])
+        return index
 
-    add(tree)
+    add_node(tree)
     return {name: np.array(column, TREE[name]) for name, column in zip(TREE, zip(*rows, strict=True), strict=True)}
 
 
 class RankerTrainer:
-    """Trains the weights of `LearnedRanker` on questions with gold passages.
+    """Trainer of the weights of `LearnedRanker`, on questions with gold passages.
 
     Args:
         group: the nodes to rank.
@@ -329,101 +332,106 @@ class RankerTrainer:
         trees: bool = False,
     ) -> None:
         self.group, self.embedder, self.names, self.passes, self.any_group = group, embedder, names, passes, any_group
-        self.trees, self.each = trees, 150 if trees else 45
-        self.steps = self.each * passes
+        self.trees, self.steps_per_pass = trees, 150 if trees else 45
+        self.steps = self.steps_per_pass * passes
         self.fitted: list[Score] = []
         self._made = 0
 
-    def fit_of(self, examples: Sequence[Example]) -> PassFit | TreeFit:
-        return TreeFit(examples) if self.trees else PassFit.of(examples)
+    def new_fit(self, examples: Sequence[Example]) -> PassFit | TreeFit:
+        return TreeFit(examples) if self.trees else PassFit.from_examples(examples)
 
     # What is learned from.
 
     def settings(self) -> Mapping[str, Any]:
         snapshot = snapshot_of(self.group, self.names, self.embedder)
-        here = describe_groups(snapshot, self.group, self.names, self.embedder)
+        groups = describe_groups(snapshot, self.group, self.names, self.embedder)
         return {
-            "groups": here | ({"group": None, "names": None} if self.any_group else {}),
+            "groups": groups | ({"group": None, "names": None} if self.any_group else {}),
             "passes": self.passes,
             "features": list(FEATURES),
         } | ({"trees": TREES} if self.trees else {"decay": DECAY})
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
         self.fitted, self._idle = [], list[list[str]]()
-        self._training, self._validation = self.questions(items), self.questions(validation)
-        self._begin(self.examples(self._training), self.examples(self._validation))
+        self._training, self._validation = self.prepare_questions(items), self.prepare_questions(validation)
+        self._begin_fit(self.build_examples(self._training), self.build_examples(self._validation))
 
-    def questions(self, items: Sequence[Item]) -> list[tuple[QuestionInGroup, frozenset[int]]]:
-        """Questions in the group, each with the positions of its gold nodes."""
+    def prepare_questions(self, items: Sequence[Item]) -> list[tuple[QuestionInGroup, frozenset[int]]]:
+        """Prepare the questions in the group, each with the positions of its gold nodes."""
         if not items:
             return []
-        snapshot, who = snapshot_of(self.group, self.names, self.embedder), access()
-        places = locate_gold(items, [self.untrained()])
+        snapshot, principals = snapshot_of(self.group, self.names, self.embedder), access()
+        locations = locate_gold(items, [self.untrained()])
         keys = snapshot.open.records(self.group.name).keys
-        found = []
+        questions = []
         for item in items:
             check_cancelled()
-            asked = prepare_question(snapshot, self.group, self.names, self.embedder, Query(item.question), who, None)
-            gold = np.searchsorted(keys, sorted(_gold_keys(snapshot, self.group.name, places.locate_item(item), who)))
-            found.append((asked, frozenset(gold.tolist())))
-        return found
+            question = prepare_question(
+                snapshot, self.group, self.names, self.embedder, Query(item.question), principals, None
+            )
+            gold = np.searchsorted(
+                keys, sorted(_gold_keys(snapshot, self.group.name, locations.locate_item(item), principals))
+            )
+            questions.append((question, frozenset(gold.tolist())))
+        return questions
 
     @staticmethod
-    def examples(
+    def build_examples(
         questions: Sequence[tuple[QuestionInGroup, frozenset[int]]], seeds: Sequence[Seeds] | None = None
     ) -> list[Example]:
-        """The candidates of questions, from their first seeds or from given ones."""
-        found = []
-        for at, (asked, gold) in enumerate(questions):
+        """Collect the candidates of questions, from their first seeds or from given ones."""
+        examples = []
+        for number, (question, gold) in enumerate(questions):
             check_cancelled()
-            candidates = asked.candidates(asked.first_seeds if seeds is None else seeds[at])
-            found.append(Example(candidates, np.isin(candidates.positions, list(gold))))
-        return found
+            candidates = question.candidates(question.first_seeds if seeds is None else seeds[number])
+            examples.append(Example(candidates, np.isin(candidates.positions, list(gold))))
+        return examples
 
     # Steps.
 
-    def _begin(self, training: list[Example], validation: list[Example]) -> None:
+    def _begin_fit(self, training: list[Example], validation: list[Example]) -> None:
         self.training, self.validation = training, validation
-        self.fit, self._made = self.fit_of(training), 0
+        self.fit, self._made = self.new_fit(training), 0
 
     @property
     def converged(self) -> bool:
-        return len(self.fitted) >= self.passes - 1 and (self.fit.converged or self._made >= self.each)
+        return len(self.fitted) >= self.passes - 1 and (self.fit.converged or self._made >= self.steps_per_pass)
 
     def step(self, done: float) -> float:
-        if self.fit.converged or self._made >= self.each:
+        if self.fit.converged or self._made >= self.steps_per_pass:
             self._begin_pass(self.fit.score)
         self._made += 1
         return self.fit.step()
 
     def _begin_pass(self, score: Score) -> None:
-        """Begin the next pass where a fitted one leads to."""
-        seeds = cross_fitted(self.training, score, self.each, self.fit_of)
+        """Begin the next pass from the seeds that a fitted one finds."""
+        seeds = cross_fit_seeds(self.training, score, self.steps_per_pass, self.new_fit)
         self.fitted.append(score)
-        self._idle.append(self.fit.idle())
-        self._begin(
-            self.examples(self._training, seeds),
-            self.examples(self._validation, [seeds_of(one, score) for one in self.validation]),
+        self._idle.append(self.fit.idle_features())
+        self._begin_fit(
+            self.build_examples(self._training, seeds),
+            self.build_examples(self._validation, [seeds_of(example, score) for example in self.validation]),
         )
 
     def validate(self) -> float | None:
-        taught = [one for one in self.validation if one.teaches]
-        if not taught:
+        usable = [example for example in self.validation if example.teaches]
+        if not usable:
             return None
-        return self.fit.loss_of(taught)
+        return self.fit.compute_loss(usable)
 
     def state(self) -> Arrays:
-        """The fitted passes and the search of the present one; examples are computed again."""
+        """Return the fitted passes and the search of the present one; examples are computed again."""
         passes = {
-            f"pass{at}": np.frombuffer(json.dumps(one.plain()).encode(), np.uint8) for at, one in enumerate(self.fitted)
+            f"pass{number}": np.frombuffer(json.dumps(score.plain()).encode(), np.uint8)
+            for number, score in enumerate(self.fitted)
         }
         return {**passes, **self.fit.state(), "made": np.array(self._made)}
 
     def restore(self, state: Arrays) -> None:
         count = sum(name.startswith("pass") for name in state)
         while len(self.fitted) < count:
-            written = np.asarray(state[f"pass{len(self.fitted)}"], np.uint8).tobytes()
-            self._begin_pass(read_score(json.loads(written)))
+            text = np.asarray(state[f"pass{len(self.fitted)}"], np.uint8).tobytes()
+            self._begin_pass(read_score(json.loads(text)))
         self._made = int(state["made"])
         self.fit.restore(state, self._made)
 
@@ -433,18 +441,18 @@ class RankerTrainer:
     def notes(self) -> Sequence[str]:
         absent = DENSE if self.embedder is None else frozenset[str]()
         constant = [
-            f"Pass {at}: {', '.join(idle)} hardly varied in training and have weight 0."
-            for at, every in enumerate([*self._idle, self.fit.idle()], start=1)
-            if (idle := [name for name in every if name not in absent])
+            f"Pass {number}: {', '.join(idle)} hardly varied in training and have weight 0."
+            for number, names in enumerate([*self._idle, self.fit.idle_features()], start=1)
+            if (idle := [name for name in names if name not in absent])
         ]
-        reached = sum(int(one.gold.sum()) for one in self.training)
+        reached = sum(int(example.gold.sum()) for example in self.training)
         total = sum(len(gold) for _, gold in self._training)
         few = [f"Trained on fewer than {FEW} questions: check it on others."] if len(self._training) < FEW else []
         return [*few, *constant, f"{reached} of {total} gold nodes were among the candidates."]
 
     def weights(self) -> Mapping[str, Any]:
         passes = [*self.fitted, self.fit.score]
-        return {"groups": self.settings()["groups"], "passes": [one.plain() for one in passes]}
+        return {"groups": self.settings()["groups"], "passes": [score.plain() for score in passes]}
 
     def untrained(self) -> Operator[Query, Ranking]:
         return bm25(self.group) if self.embedder is None else hybrid(self.group, self.embedder)
@@ -457,32 +465,34 @@ _MEMORY = ("step", "change")
 
 
 def seeds_of(example: Example, score: Score) -> Seeds:
-    """Where the next pass begins for a question."""
+    """Return the seeds of the next pass for a question."""
     scores = score.contributions(example.candidates.features).sum(axis=1)
     return next_seeds(example.candidates.positions, scores)
 
 
-def cross_fitted(
+def cross_fit_seeds(
     examples: Sequence[Example],
     score: Score,
     steps: int,
-    fit_of: Callable[[Sequence[Example]], PassFit | TreeFit] = PassFit.of,
+    make_fit: Callable[[Sequence[Example]], PassFit | TreeFit] = PassFit.from_examples,
 ) -> list[Seeds]:
-    """Where the next pass begins for each training question, by weights that were not fitted to it where possible."""
-    found = dict[int, Seeds]()
+    """Return the seeds of the next pass for each training question, by weights not fitted to it where possible."""
+    seeds = dict[int, Seeds]()
     for fold in range(FOLDS):
-        others = [one for at, one in enumerate(examples) if at % FOLDS != fold]
-        fitted = fit_of(others).finished(steps) if any(one.teaches for one in others) else score
-        found |= {at: seeds_of(one, fitted) for at, one in enumerate(examples) if at % FOLDS == fold}
-    return [found[at] for at in range(len(examples))]
+        training = [example for number, example in enumerate(examples) if number % FOLDS != fold]
+        fold_score = make_fit(training).finish(steps) if any(example.teaches for example in training) else score
+        seeds |= {
+            number: seeds_of(example, fold_score) for number, example in enumerate(examples) if number % FOLDS == fold
+        }
+    return [seeds[number] for number in range(len(examples))]
 
 
-def _gold_keys(snapshot: Snapshot, group: str, item: Item, who: frozenset[str]) -> Iterator[int]:
-    """The keys of the nodes that are gold: those of a gold document, or that overlap a gold quote."""
+def _gold_keys(snapshot: Snapshot, group: str, item: Item, principals: frozenset[str]) -> Iterator[int]:
+    """Yield the keys of the gold nodes: those of a gold document, or that overlap a gold quote."""
     ids = list[str]()
-    for gold in {one for some in item.gold for one in some}:
+    for gold in {place for group_of_gold in item.gold for place in group_of_gold}:
         document = gold.document if isinstance(gold, Quote) else gold
-        for node in snapshot.numbered_nodes(document, group, 0, EVERYTHING, who):
+        for node in snapshot.numbered_nodes(document, group, 0, EVERYTHING, principals):
             if is_gold(node, gold):
                 ids.append(node.id)
     yield from snapshot.keys_of(ids).values()

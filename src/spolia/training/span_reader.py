@@ -1,4 +1,4 @@
-"""Trains a reader of spans: MiniLM and a linear layer that says where an answer begins and ends."""
+"""Trainer of a reader of spans: MiniLM and a linear layer that says where an answer begins and ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spolia.models.onnx.tuned_minilm import CLS, HEAD, PART, QUESTION_TOKENS, SE
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
 from spolia.stores.corpus import NodeGroup
-from spolia.training.fine_tuning import VALIDATED, MiniLMTrainer, TorchRecipe, padded
+from spolia.training.fine_tuning import VALIDATED, MiniLMTrainer, TorchRecipe, pad_rows
 from spolia.types import Answer, Item, Query, Ranking
 
 with require_extra("local", "torch", "Training a reader"):
@@ -34,7 +34,7 @@ ALL = 1 << 30
 
 
 class SpanExample(NamedTuple):
-    """A question, a passage, and the stretches of it that answer; none where it has no answer."""
+    """A question, a passage, and the spans of the passage that answer; none if it has no answer."""
 
     question: str
     text: str
@@ -43,7 +43,7 @@ class SpanExample(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanRecipe(TorchRecipe):
-    """How a reader of spans is trained.
+    """Hyperparameters of a span reader.
 
     Args:
         rate: AdamW's; higher than for the other parts, as the layers have more to learn.
@@ -58,7 +58,7 @@ class SpanRecipe(TorchRecipe):
 
 
 class Row(NamedTuple):
-    """A window as tokens; the answer's first and last one, 0 for none."""
+    """A window of tokens, with the answer's first and last token; 0 for none."""
 
     ids: list[int]
     first: int
@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 
 class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
-    """Trains the reader of `SpanReader` from questions whose answers are in passages; questions without answer help.
+    """Trainer of `SpanReader`'s model, from questions whose answers are in passages; questions without answer help.
 
     A question's passages are those of its gold, or of the document `meta.passage_id`; the answer stands where
     `meta.spans` says so, else where a quote of the gold or an answer first occurs. A question with a passage and
@@ -97,38 +97,41 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         self.group, self.embedder, self.texts = group, embedder, texts
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        found = self._examples(items)
-        self.answered = [one for one in found if one.spans]
-        self.unanswered = [one for one in found if not one.spans]
-        self.validation = self._examples(validation[:VALIDATED])
-        if len(self.answered) < self.recipe.batch:
+        examples = self._build_examples(items)
+        self.answered_examples = [example for example in examples if example.spans]
+        self.unanswered_examples = [example for example in examples if not example.spans]
+        self.validation = self._build_examples(validation[:VALIDATED])
+        if len(self.answered_examples) < self.recipe.batch:
             raise DataError(
-                f"Questions with an answer in their passage: {len(self.answered)} of {len(items)} to train on, and "
+                f"Questions with an answer in their passage: {len(self.answered_examples)} of {len(items)} to train on, and "
                 f"{self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`; in a "
                 "table, the columns `answer` and `file`."
             )
-        self.notes = [f"Trained on {len(self.answered)} questions with an answer, {len(self.unanswered)} without."]
-        self.begin(seed)
+        self.notes = [
+            f"Trained on {len(self.answered_examples)} questions with an answer, {len(self.unanswered_examples)} without."
+        ]
+        self.load_tensors(seed)
         self._epoch: tuple[int, list[list[Row]]] = (-1, [])
 
-    def _examples(self, items: Sequence[Item]) -> list[SpanExample]:
+    def _build_examples(self, items: Sequence[Item]) -> list[SpanExample]:
         texts = self.texts
         if texts is None:
-            places = locate_gold(items, [self.untrained()])
-            items = [places.locate_item(item) for item in items]
-            snapshot, who, name = self.group.snapshot(), access(), self.group.name
-            wanted = {document for item in items for document in documents_of(item)}
+            locations = locate_gold(items, [self.untrained()])
+            items = [locations.locate_item(item) for item in items]
+            snapshot, principals, name = self.group.snapshot(), access(), self.group.name
+            documents = {document for item in items for document in documents_of(item)}
             texts = {
-                one: [node.text for node in snapshot.numbered_nodes(one, name, 0, ALL, who)] for one in sorted(wanted)
+                document_id: [node.text for node in snapshot.numbered_nodes(document_id, name, 0, ALL, principals)]
+                for document_id in sorted(documents)
             }
-        return [example for item in items if (example := example_of(item, texts))]
+        return [example for item in items if (example := make_example(item, texts))]
 
-    def held_out(self) -> list[list[Row]]:
-        rows = sorted((self._row(one, Random(0)) for one in self.validation), key=lambda row: len(row.ids))
-        return [rows[at : at + self.recipe.batch] for at in range(0, len(rows), self.recipe.batch)]
+    def validation_batches(self) -> list[list[Row]]:
+        rows = sorted((self._make_row(example, Random(0)) for example in self.validation), key=lambda row: len(row.ids))
+        return [rows[start : start + self.recipe.batch] for start in range(0, len(rows), self.recipe.batch)]
 
     def untrained(self) -> Operator[Query, Answer]:
-        """Whole sentences, by the words that they share with the question."""
+        """Build the flow that answers with whole sentences, by the words that they share with the question."""
         return self._search >> Extract()
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
@@ -140,8 +143,8 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         return bm25(self.group) if self.embedder is None else hybrid(self.group, self.embedder)
 
     def loss(self, rows: Sequence[Row]) -> Tensor:
-        """The mean of -ln p(start) - ln p(end) over [CLS] and the tokens of the text."""
-        ids, real = padded([row.ids for row in rows])
+        """Return the mean of -ln p(start) - ln p(end) over [CLS] and the tokens of the text."""
+        ids, real = pad_rows([row.ids for row in rows])
         logits = self.logits(ids, real)
         allowed = torch.zeros_like(real)
         for number, row in enumerate(rows):
@@ -154,71 +157,77 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         )
 
     def batch(self) -> list[Row]:
-        """The examples of this step: each epoch has an order of its own."""
-        few = min(len(self.unanswered), int(len(self.answered) * self.recipe.unanswered))
-        epoch, at = divmod(self.done, (len(self.answered) + few) // self.recipe.batch)
+        """Return the examples of this step; each epoch has its own order."""
+        unanswered_count = min(len(self.unanswered_examples), int(len(self.answered_examples) * self.recipe.unanswered))
+        epoch, number = divmod(self.done, (len(self.answered_examples) + unanswered_count) // self.recipe.batch)
         if self._epoch[0] != epoch:
-            self._epoch = (epoch, self._batches(few, Random(f"{self.seed}/{epoch}")))
-        return self._epoch[1][at]
+            self._epoch = (epoch, self._make_batches(unanswered_count, Random(f"{self.seed}/{epoch}")))
+        return self._epoch[1][number]
 
-    def _batches(self, few: int, draw: Random) -> list[list[Row]]:
-        """All answered questions and a few others, in batches of about one length, so that little is padded."""
-        examples = [self._maybe_foreign(one, draw) for one in self.answered] + draw.sample(self.unanswered, few)
+    def _make_batches(self, unanswered_count: int, draw: Random) -> list[list[Row]]:
+        """Group all answered questions and a few others into batches of similar length, so that little is padded."""
+        examples = [self._maybe_foreign(example, draw) for example in self.answered_examples] + draw.sample(
+            self.unanswered_examples, unanswered_count
+        )
         draw.shuffle(examples)
-        rows, size = [self._row(one, draw) for one in examples], self.recipe.batch
+        rows, size = [self._make_row(example, draw) for example in examples], self.recipe.batch
         rows = rows[: len(rows) // size * size]
         for start in range(0, len(rows), POOL * size):
             rows[start : start + POOL * size] = sorted(rows[start : start + POOL * size], key=lambda row: len(row.ids))
-        batches = [rows[at : at + size] for at in range(0, len(rows), size)]
+        batches = [rows[position : position + size] for position in range(0, len(rows), size)]
         draw.shuffle(batches)
         return batches
 
-    def _maybe_foreign(self, one: SpanExample, draw: Random) -> SpanExample:
+    def _maybe_foreign(self, example: SpanExample, draw: Random) -> SpanExample:
         return (
-            SpanExample(one.question, draw.choice(self.answered).text) if draw.random() < self.recipe.foreign else one
+            SpanExample(example.question, draw.choice(self.answered_examples).text)
+            if draw.random() < self.recipe.foreign
+            else example
         )
 
-    def _row(self, one: SpanExample, draw: Random) -> Row:
-        """A window over the passage in which its shortest answer is, anywhere."""
-        asked, text = self.read(one.question).ids[:QUESTION_TOKENS], self.read(one.text)
-        first = len(asked) + 2
+    def _make_row(self, example: SpanExample, draw: Random) -> Row:
+        """Cut a window of the passage that holds its shortest answer, at a random place."""
+        question_ids, text = self.read(example.question).ids[:QUESTION_TOKENS], self.read(example.text)
+        first = len(question_ids) + 2
         room = self.recipe.window - first - 1
         low, high, answer = 0, max(0, len(text.ids) - room), None
-        if one.spans:
-            answer = token_span(text, *min(one.spans, key=lambda span: span[1] - span[0]))
+        if example.spans:
+            answer = token_span(text, *min(example.spans, key=lambda span: span[1] - span[0]))
         if answer is not None and answer[1] - answer[0] < room:
             low, high = max(0, answer[1] - room + 1), min(answer[0], high)
         start = draw.randint(min(low, high), high)
-        ids = [CLS, *asked, SEP, *text.ids[start : start + room], SEP]
+        ids = [CLS, *question_ids, SEP, *text.ids[start : start + room], SEP]
         if answer is None or answer[1] - answer[0] >= room:
             return Row(ids, first, 0, 0)
         return Row(ids, first, first + answer[0] - start, first + answer[1] - start)
 
 
 def token_span(text: Tokens, start: int, end: int) -> tuple[int, int] | None:
-    """The first and last token of a stretch of characters; None if none is in it."""
+    """Return the first and last token of a range of characters; None if no token is in it."""
     inside = [number for number, (begins, ends) in enumerate(text.ends) if begins < end and ends > start]
     return (inside[0], inside[-1]) if inside else None
 
 
 def documents_of(item: Item) -> list[str]:
-    """The documents in which the answer of a question may stand, or is looked for in vain."""
+    """Return the documents that may hold the answer of a question."""
     return [*filter(None, [str(dict(item.meta).get("passage_id", ""))]), *sorted(item.documents)]
 
 
-def example_of(item: Item, texts: Mapping[str, Sequence[str]]) -> SpanExample | None:
-    """A question with a passage and where its answers are in it; None without a passage, or without the answer.
+def make_example(item: Item, texts: Mapping[str, Sequence[str]]) -> SpanExample | None:
+    """Make an example of a question and its passage; None without a passage, or without the answer in it.
 
     >>> item = Item("q", "Who dug it?", ("Ann",), (("d",),))
-    >>> example_of(item, {"d": ["It is a mine.", "It was dug by Ann."]})
+    >>> make_example(item, {"d": ["It is a mine.", "It was dug by Ann."]})
     SpanExample(question='Who dug it?', text='It was dug by Ann.', spans=((14, 17),))
     """
     passages = [text for document in documents_of(item) for text in texts.get(document, ())]
-    marked = [(one["start"], one["text"]) for one in json.loads(str(dict(item.meta).get("spans", "[]")))]
-    said = [quote.text for quote in item.quotes] or list(item.answers)
+    marked = [(span["start"], span["text"]) for span in json.loads(str(dict(item.meta).get("spans", "[]")))]
+    answers = [quote.text for quote in item.quotes] or list(item.answers)
     for text in passages:
-        found = marked or [(text.find(words), words) for words in said]
-        places = ((start, start + len(words)) for start, words in found if words and text[start:].startswith(words))
+        candidates = marked or [(text.find(words), words) for words in answers]
+        places = (
+            (start, start + len(words)) for start, words in candidates if words and text[start:].startswith(words)
+        )
         if spans := tuple(places):
             return SpanExample(item.question, text, spans)
     return SpanExample(item.question, passages[0]) if passages and not (item.answers or item.gold) else None

@@ -1,4 +1,4 @@
-"""Trains the classifier that ends a chain of CoRAG: a logistic regression or a few units over features or vectors."""
+"""Trainer of the classifier that ends a chain of CoRAG: logistic regression or a few hidden units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spolia.core.operator import Operator, Retriever
 from spolia.core.run_context import check_cancelled
 from spolia.core.validation import capabilities_of
 from spolia.evaluation.measures.answers.string_match import F1, ExactMatch
-from spolia.flows.corag import Searched, begin, corag, final, hops
+from spolia.flows.corag import Searched, begin, build_conclusion, build_hop, corag
 from spolia.flows.corag_classifier import corag_classifier
 from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
@@ -31,7 +31,7 @@ CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class SampledChain(Value):
-    """A chain that went on to its end, and the answer after each of its pairs.
+    """A chain that was sampled to its end, with the answer after each of its pairs.
 
     Args:
         item: the question's id.
@@ -50,8 +50,8 @@ class SampledChain(Value):
     promise: float = 0.0
 
     @property
-    def enough(self) -> int:
-        """How many pairs suffice; 0 where none do."""
+    def pairs_needed(self) -> int:
+        """Return how many pairs suffice; 0 if none do."""
         return next((number for number, score in enumerate(self.exact, 1) if score == 1), 0)
 
     def prefix(self, pairs: int) -> Chain:
@@ -59,34 +59,35 @@ class SampledChain(Value):
 
 
 class SufficiencyRow(NamedTuple):
-    """A question with a beginning of a chain, and whether that suffices."""
+    """A question with a prefix of a chain, and whether it suffices."""
 
     item: str
     question: str
-    written: str
+    text: str
     sufficient: bool
 
 
 def sample_chains(
     llm: LanguageModel, search: Retriever, items: Sequence[Item], *, steps: int = 6, n: int = 4
 ) -> Iterator[SampledChain]:
-    """`n` chains of each question that has accepted answers, of at most `steps` pairs, each with an answer after
+    """Sample `n` chains of each question that has accepted answers, of at most `steps` pairs, each with an answer after
     every pair.
 
     The first chain of a question is greedy, the others are drawn. A chain ends before `steps` where the model only
     repeats itself. With the cache of the run a second call asks the model nothing again.
     """
-    grow, end = hops(llm, search, steps), final(llm, search)
+    grow, end = build_hop(llm, search, steps), build_conclusion(llm, search)
     for item in filter(ExactMatch().applies, items):
         check_cancelled()
         with Run.current() or Run(share=True) as run:
-            every = [
-                _grown(run, begin(Query(item.question, sample=sample)), grow, end, item, steps) for sample in range(n)
+            chains = [
+                _grow_chain(run, begin(Query(item.question, sample=sample)), grow, end, item, steps)
+                for sample in range(n)
             ]
-            found = [one for one in every if one.chain.pairs]
+            sampled = [candidate for candidate in chains if candidate.chain.pairs]
             if scores_texts(llm):
-                found = [chain.but(promise=answer_logprob(llm, item, chain.chain)) for chain in found]
-        yield from found
+                sampled = [chain.but(promise=answer_logprob(llm, item, chain.chain)) for chain in sampled]
+        yield from sampled
 
 
 def scores_texts(llm: LanguageModel) -> TypeGuard[ScoresContinuations]:
@@ -104,7 +105,7 @@ def answer_logprob(llm: ScoresContinuations, item: Item, chain: Chain) -> float:
     return fsum(token.logprob for token in tokens)
 
 
-def _grown(
+def _grow_chain(
     run: Run,
     chain: Searched,
     grow: Operator[Searched, Searched],
@@ -113,16 +114,16 @@ def _grown(
     steps: int,
 ) -> SampledChain:
     exact, f1, tokens = list[float](), list[float](), list[int]()
-    spent = 0
+    spent_tokens = 0
     for _ in range(steps):
         with run.lane() as lane:
             chain = grow(chain)
         if chain.stop:
             break
-        spent += lane.usage.input_tokens + lane.usage.output_tokens
+        spent_tokens += lane.usage.input_tokens + lane.usage.output_tokens
         with run.lane() as lane:
             answer = end(chain)
-        tokens.append(spent + lane.usage.input_tokens + lane.usage.output_tokens)
+        tokens.append(spent_tokens + lane.usage.input_tokens + lane.usage.output_tokens)
         exact.append(ExactMatch().score(answer, item) or 0.0)
         f1.append(F1().score(answer, item) or 0.0)
     return SampledChain(item.id, Chain(chain.query, chain.pairs), tuple(exact), tuple(f1), tuple(tokens))
@@ -131,7 +132,7 @@ def _grown(
 def sufficiency_rows(
     chains: Sequence[SampledChain], *, whole: bool = False, best_only: bool = False, singles: float = 1.0, seed: int = 0
 ) -> list[SufficiencyRow]:
-    """Each beginning of each chain as a row, up to the first that suffices.
+    """Build a row of each prefix of each chain, up to the first that suffices.
 
     Args:
         whole: also those after it, as a chain has them that was not ended there.
@@ -144,23 +145,25 @@ def sufficiency_rows(
     """
     if best_only:
         best: dict[str, SampledChain] = {}
-        for one in chains:
-            if one.item not in best or one.promise > best[one.item].promise:
-                best[one.item] = one
+        for chain in chains:
+            if chain.item not in best or chain.promise > best[chain.item].promise:
+                best[chain.item] = chain
         chains = list(best.values())
-    short = [one for one in chains if one.enough == 1]
-    most = max(1, round(singles * sum(one.enough == 2 for one in chains)))
-    kept = {id(one) for one in (Random(seed).sample(short, most) if len(short) > most else short)}
+    short = [chain for chain in chains if chain.pairs_needed == 1]
+    limit = max(1, round(singles * sum(chain.pairs_needed == 2 for chain in chains)))
+    kept_ids = {id(chain) for chain in (Random(seed).sample(short, limit) if len(short) > limit else short)}
     return [
-        SufficiencyRow(one.item, one.chain.query.question, one.prefix(pairs).written(CHARACTERS), score == 1)
-        for one in chains
-        if one.enough != 1 or id(one) in kept
-        for pairs, score in enumerate(one.exact if whole or not one.enough else one.exact[: one.enough], 1)
+        SufficiencyRow(chain.item, chain.chain.query.question, chain.prefix(pairs).format_text(CHARACTERS), score == 1)
+        for chain in chains
+        if chain.pairs_needed != 1 or id(chain) in kept_ids
+        for pairs, score in enumerate(
+            chain.exact if whole or not chain.pairs_needed else chain.exact[: chain.pairs_needed], 1
+        )
     ]
 
 
 class StoppingResult(NamedTuple):
-    """The change when chains end at a threshold, compared with letting them go on.
+    """Change of EM and tokens when chains end at a threshold, compared with letting them go on.
 
     Fields:
         threshold: the least probability that ends a chain.
@@ -174,12 +177,12 @@ class StoppingResult(NamedTuple):
     lower: float
     saved: float
 
-    def said(self, most_lost: float) -> str:
-        """As a card has it."""
+    def describe(self, most_lost: float) -> str:
+        """Describe the result for the card."""
         if self.threshold >= NEVER:
             return (
                 "No chain ends early: no threshold is shown to save tokens and lose at most "
-                f"{100 * most_lost:g} points of EM. About {needed(most_lost)} questions with chains can show that."
+                f"{100 * most_lost:g} points of EM. About {questions_needed(most_lost)} questions with chains can show that."
             )
         return (
             f"Threshold {self.threshold:.3f}: on questions that the classifier had not seen, {self.saved:.1%} of the "
@@ -188,37 +191,37 @@ class StoppingResult(NamedTuple):
         )
 
 
-def stops(chain: SampledChain, scores: Sequence[float], threshold: float) -> int:
-    """After how many pairs a chain ends.
+def find_stop(chain: SampledChain, scores: Sequence[float], threshold: float) -> int:
+    """Return after how many pairs a chain ends.
 
     >>> chain = SampledChain("q", Query("?"), (0.0, 1.0, 1.0), (0.0, 1.0, 1.0), (10, 20, 30))  # type: ignore[arg-type]
-    >>> stops(chain, (0.1, 0.8, 0.9), 0.5), stops(chain, (0.1, 0.2, 0.3), 0.5)
+    >>> find_stop(chain, (0.1, 0.8, 0.9), 0.5), find_stop(chain, (0.1, 0.2, 0.3), 0.5)
     (2, 3)
     """
     return next((number for number, score in enumerate(scores, 1) if score >= threshold), len(chain.exact))
 
 
-def stopped(chains: Sequence[SampledChain], ends: Sequence[int], threshold: float = 0.0) -> StoppingResult:
-    """The change when each chain ends after a number of pairs."""
+def measure_stopping(chains: Sequence[SampledChain], ends: Sequence[int], threshold: float = 0.0) -> StoppingResult:
+    """Measure the change when each chain ends after a number of pairs."""
     by_item: dict[str, list[float]] = {}
     for chain, end in zip(chains, ends, strict=True):
         by_item.setdefault(chain.item, []).append(chain.exact[end - 1] - chain.exact[-1])
-    change = np.array([sum(each) / len(each) for each in by_item.values()])
-    spent = sum(chain.tokens[end - 1] for chain, end in zip(chains, ends, strict=True))
-    saved = 1 - spent / sum(chain.tokens[-1] for chain in chains)
+    change = np.array([sum(changes) / len(changes) for changes in by_item.values()])
+    spent_tokens = sum(chain.tokens[end - 1] for chain, end in zip(chains, ends, strict=True))
+    saved = 1 - spent_tokens / sum(chain.tokens[-1] for chain in chains)
     return StoppingResult(threshold, float(change.mean()), lower_bound(change), saved)
 
 
-def needed(most_lost: float) -> int:
+def questions_needed(most_lost: float) -> int:
     """Return how many questions, none of which loses, show with 95 % confidence that at most this share does.
 
-    >>> needed(0.015)
+    >>> questions_needed(0.015)
     199
     """
     return ceil(log(0.05) / log(1 - most_lost)) if 0 < most_lost < 1 else 2
 
 
-def best_threshold(
+def choose_threshold(
     chains: Sequence[SampledChain], scores: Sequence[Sequence[float]], most_lost: float, tried: int = 200
 ) -> StoppingResult:
     """Choose the threshold that saves most, of those that lose at most this much EM with 95 % confidence.
@@ -231,10 +234,14 @@ def best_threshold(
     chosen = StoppingResult(NEVER, 0.0, 0.0, 0.0)
     if not chains:
         return chosen
-    every = np.quantile(np.concatenate([np.array(one) for one in scores]), np.linspace(0, 1, tried))
-    for threshold in map(float, np.unique(every)[::-1]):
-        ends = [stops(chain, own, threshold) for chain, own in zip(chains, scores, strict=True)]
-        result = stopped(chains, ends, threshold)
+    quantiles = np.quantile(
+        np.concatenate([np.array(chain_scores) for chain_scores in scores]), np.linspace(0, 1, tried)
+    )
+    for threshold in map(float, np.unique(quantiles)[::-1]):
+        ends = [
+            find_stop(chain, scores_of_chain, threshold) for chain, scores_of_chain in zip(chains, scores, strict=True)
+        ]
+        result = measure_stopping(chains, ends, threshold)
         if result.lower < -most_lost:
             break
         chosen = result
@@ -242,7 +249,7 @@ def best_threshold(
 
 
 class SufficiencyTrainer(ClassifierTrainer):
-    """Trains a classifier of chains for `corag_classifier`, on chains that the flow's own model makes.
+    """Trainer of a classifier of chains for `corag_classifier`, on chains of the flow's own model.
 
     Of each question `n` chains are sampled to their end, with an answer after each pair; that with the gold answer is
     sufficient (`sample_chains`). The threshold is the one that saves most tokens while EM loses at most
@@ -303,35 +310,35 @@ class SufficiencyTrainer(ClassifierTrainer):
         super().prepare(items, validation, seed)
         self.notes.append(f"{len(self.chains)} chains; answered by {self.llm.name}.")
 
-    def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
+    def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
         chains = self.sampled_chains(items)
         self.chains = self.chains or chains  # the questions to train on come first
         rows = sufficiency_rows(chains, whole=self.whole, best_only=self.best_only, singles=self.singles, seed=seed)
-        return [LabelledText(row.item, row.question, row.written, int(row.sufficient)) for row in rows]
+        return [LabelledText(row.item, row.question, row.text, int(row.sufficient)) for row in rows]
 
     def sampled_chains(self, items: Sequence[Item]) -> list[SampledChain]:
-        """Chains of the questions: newly sampled, or `chains`."""
+        """Return the chains of the questions: newly sampled, or from `chains`."""
         if self.sampled is None:
             return list(sample_chains(self.llm, self.search, items, steps=self.chain_steps, n=self.n))
-        wanted = {item.id for item in items}
-        return [chain for chain in self.sampled if chain.item in wanted]
+        ids = {item.id for item in items}
+        return [chain for chain in self.sampled if chain.item in ids]
 
     def unseen_scores(self) -> list[list[float]]:
-        """For each chain, the probabilities of its beginnings by the model that has not seen its question."""
-        found: list[list[float]] = [[]] * len(self.chains)
+        """Return for each chain the probabilities of its prefixes, by the model that was not trained on its question."""
+        scores_by_chain: list[list[float]] = [[]] * len(self.chains)
         for model in range(FOLDS):
-            at = [number for number, chain in enumerate(self.chains) if self.fold[chain.item] == model]
-            rows = [LabelledText("", *row, 0) for number in at for row in beginnings(self.chains[number])]
+            numbers = [number for number, chain in enumerate(self.chains) if self.fold[chain.item] == model]
+            rows = [LabelledText("", *row, 0) for number in numbers for row in prefixes_of(self.chains[number])]
             scores = iter(self.probabilities(rows, model)[:, 1].tolist() if rows else [])
-            for number in at:
-                found[number] = list(islice(scores, len(self.chains[number].exact)))
-        return found
+            for number in numbers:
+                scores_by_chain[number] = list(islice(scores, len(self.chains[number].exact)))
+        return scores_by_chain
 
     def weights(self) -> dict[str, Any]:
-        found = super().weights()
-        chosen = best_threshold(self.chains, self.unseen_scores(), self.most_lost)
-        self.notes.append(chosen.said(self.most_lost))
-        return found | {"threshold": chosen.threshold}
+        plain = super().weights()
+        chosen = choose_threshold(self.chains, self.unseen_scores(), self.most_lost)
+        self.notes.append(chosen.describe(self.most_lost))
+        return plain | {"threshold": chosen.threshold}
 
     def untrained(self) -> Operator[Query, Answer]:
         return corag(self.llm, self.search, steps=self.chain_steps)
@@ -342,7 +349,7 @@ class SufficiencyTrainer(ClassifierTrainer):
         return corag_classifier(self.llm, self.search, scorer, steps=self.chain_steps, threshold=threshold)
 
 
-def beginnings(chain: SampledChain) -> list[tuple[str, str]]:
-    """The question with each beginning of a chain, as the classifier reads them."""
+def prefixes_of(chain: SampledChain) -> list[tuple[str, str]]:
+    """Return the question with each prefix of a chain, as the classifier reads them."""
     question = chain.chain.query.question
-    return [(question, chain.prefix(pairs).written(CHARACTERS)) for pairs in range(1, len(chain.exact) + 1)]
+    return [(question, chain.prefix(pairs).format_text(CHARACTERS)) for pairs in range(1, len(chain.exact) + 1)]

@@ -1,4 +1,4 @@
-"""Trains weights for the words of questions by how well the flow does with them."""
+"""Trainer of the weights of a question's words, by how well the flow does with them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALIDATED = 64
 
 
 @dataclass(frozen=True, eq=False)
-class WordsOfQuestion(Value):
+class QuestionWords(Value):
     """A question with its gold as the store has it, its words, and float64[words, features]."""
 
     item: Item
@@ -41,7 +41,7 @@ class WordsOfQuestion(Value):
 
 
 class TermWeightsTrainer:
-    """Trains `WeightedTerms` by REINFORCE: words weigh more if the flow scores higher when they do.
+    """Trainer of `WeightedTerms` by REINFORCE: words weigh more if the flow scores higher when they do.
 
     A rewriting is drawn: ln w(t) = θ · x(t) + σ ε(t), with ε normal. Its reward r is the score of the flow with it. The
     gradient is that of the expected reward, with the mirrored draw as baseline:
@@ -88,7 +88,7 @@ class TermWeightsTrainer:
         return {name: getattr(self, name) for name in names} | {"model": self.llm.name if self.llm else ""}
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        self.questions, self.others = self._read(items), self._read(validation)[:VALIDATED]
+        self.questions, self.validation = self._read_questions(items), self._read_questions(validation)[:VALIDATED]
         if not self.questions:
             needs = "accepted answers" if self.llm else "gold passages"
             raise DataError(
@@ -99,26 +99,26 @@ class TermWeightsTrainer:
         self.theta, self.moments = np.zeros(len(FEATURES)), np.zeros((2, len(FEATURES)))
         self.notes = [f"The reward is {self.measure}, of {several(len(self.questions), 'question')}."]
 
-    def _read(self, items: Sequence[Item]) -> list[WordsOfQuestion]:
-        asked = [item for item in items if self._scored.applies(item)]
-        if not asked:
+    def _read_questions(self, items: Sequence[Item]) -> list[QuestionWords]:
+        usable = [item for item in items if self._reward_measure.applies(item)]
+        if not usable:
             return []
-        places, snapshot, found = locate_gold(asked, [self.untrained()]), self.group.snapshot(), []
-        for item in asked:
-            words, seen = term_features(item.question, snapshot, self.group.name, access())
+        locations, snapshot, questions = locate_gold(usable, [self.untrained()]), self.group.snapshot(), []
+        for item in usable:
+            words, features = term_features(item.question, snapshot, self.group.name, access())
             if len(words) > 1:
-                found.append(WordsOfQuestion(places.locate_item(item), tuple(words), np.array(seen)))
-        return found
+                questions.append(QuestionWords(locations.locate_item(item), tuple(words), np.array(features)))
+        return questions
 
     @property
-    def _scored(self) -> Measure:
-        found = parse_measure(self.measure)
-        assert isinstance(found, Measure)
-        return found
+    def _reward_measure(self) -> Measure:
+        measure = parse_measure(self.measure)
+        assert isinstance(measure, Measure)
+        return measure
 
     def step(self, done: float) -> float:
-        """One step of Adam on the questions of a batch; minus their mean reward."""
-        loss, slope = self.gradient(self._batch(), np.random.default_rng((self.seed, self.done)))
+        """Make one step of Adam on the questions of a batch; return minus their mean reward."""
+        loss, slope = self.estimate_gradient(self._draw_batch(), np.random.default_rng((self.seed, self.done)))
         slope = slope + self.decay * self.theta
         self.done += 1
         self.moments[0] += 0.1 * (slope - self.moments[0])
@@ -127,39 +127,39 @@ class TermWeightsTrainer:
         self.theta -= self.rate * (1 - done) * size / (np.sqrt(self.moments[1] / (1 - 0.999**self.done)) + 1e-8)
         return loss
 
-    def _batch(self) -> list[WordsOfQuestion]:
-        """The questions of this step: each epoch has an order of its own."""
-        epoch, at = divmod(self.done, -(-len(self.questions) // self.batch))
+    def _draw_batch(self) -> list[QuestionWords]:
+        """Return the questions of this step; each epoch has its own order."""
+        epoch, number = divmod(self.done, -(-len(self.questions) // self.batch))
         order = Random(f"{self.seed}/{epoch}").sample(self.questions, len(self.questions))
-        return order[at * self.batch : (at + 1) * self.batch]
+        return order[number * self.batch : (number + 1) * self.batch]
 
-    def gradient(self, batch: Sequence[WordsOfQuestion], draw: np.random.Generator) -> tuple[float, Floats]:
-        """Minus the mean reward, and an estimate of how that changes with θ."""
+    def estimate_gradient(self, batch: Sequence[QuestionWords], draw: np.random.Generator) -> tuple[float, Floats]:
+        """Return minus the mean reward, and an estimate of its gradient by θ."""
         total, slope = 0.0, np.zeros(len(FEATURES))
-        for one in batch:
+        for question in batch:
             check_cancelled()
-            noise = draw.normal(size=len(one.words))
-            mean = one.features @ self.theta
-            up, down = (self.reward(one, mean + sign * self.spread * noise) for sign in (1, -1))
+            noise = draw.normal(size=len(question.words))
+            mean = question.features @ self.theta
+            up, down = (self.reward(question, mean + sign * self.spread * noise) for sign in (1, -1))
             total += (up + down) / 2
-            slope -= (up - down) / (2 * self.spread) * (noise @ one.features)
+            slope -= (up - down) / (2 * self.spread) * (noise @ question.features)
         return -total / len(batch), slope / len(batch)
 
-    def reward(self, one: WordsOfQuestion, logs: Floats) -> float:
-        """The score of the flow with these weights (their logarithms), computed once for each rewriting."""
-        text = repeat_words(one.words, logs.tolist()) or one.item.question
-        key = one.item.id, text
+    def reward(self, question: QuestionWords, logs: Floats) -> float:
+        """Return the score of the flow with these weights (their logarithms), computed once for each rewriting."""
+        text = repeat_words(question.words, logs.tolist()) or question.item.question
+        key = question.item.id, text
         if key not in self._rewards:
             with Run.current() or Run(share=True):
                 try:
-                    found = self.untrained()(Query(text, one.item.question))
-                    self._rewards[key] = self._scored.score(found, one.item) or 0.0
+                    output = self.untrained()(Query(text, question.item.question))
+                    self._rewards[key] = self._reward_measure.score(output, question.item) or 0.0
                 except EmptyReply:
                     self._rewards[key] = 0.0
         return self._rewards[key]
 
     def validate(self) -> float | None:
-        rewards = [self.reward(one, one.features @ self.theta) for one in self.others]
+        rewards = [self.reward(question, question.features @ self.theta) for question in self.validation]
         return -sum(rewards) / len(rewards) if rewards else None
 
     def state(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class TermWeightsTrainer:
     def weights(self) -> dict[str, Any]:
         if not self.theta.any():
             self.notes.append("No rewriting changed the reward, so that all words count the same.")
-        return {"weights": {name: float(f"{one:.6g}") for name, one in zip(FEATURES, self.theta, strict=True)}}
+        return {"weights": {name: float(f"{weight:.6g}") for name, weight in zip(FEATURES, self.theta, strict=True)}}
 
     def untrained(self) -> Operator[Query, Any]:
         search = BM25(self.group, self.top_k)

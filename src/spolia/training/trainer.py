@@ -1,4 +1,4 @@
-"""What a part needs so that it can be trained, and what it is given."""
+"""Protocol of trainers, and the context that they are made from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = Mapping[str, "npt.NDArray[np.generic]"]
 
 
 class Trainer(Protocol):
-    """A part in training. `train` calls `prepare` once, then `step` as often as it may, then `weights`.
+    """Part in training. `train` calls `prepare` once, then `step` as often as it may, then `weights`.
 
     Attributes:
         part: what it is called on the command line and in the card: `ranker`.
@@ -51,45 +51,45 @@ class Trainer(Protocol):
     def notes(self) -> Sequence[str]: ...
 
     def settings(self) -> Mapping[str, Any]:
-        """All that decides the weights beside the questions and the seed, as plain data for the card."""
+        """Return what decides the weights besides the questions and the seed, as plain data for the card."""
         ...
 
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        """Compute what steps read of the questions. DataError where nothing can be learned from them."""
+        """Compute what the steps need of the questions; DataError if nothing can be learned from them."""
         ...
 
     def step(self, done: float) -> float:
-        """Make one step; the loss before it. `done` is the share of all steps that are made: rates fall by it."""
+        """Make one step and return the loss before it. `done` is the share of steps made; rates fall with it."""
         ...
 
     def validate(self) -> float | None:
-        """The loss on the validation questions; None without any."""
+        """Return the loss on the validation questions; None if there are none."""
         ...
 
     def state(self) -> Arrays:
-        """All that going on after this step needs, beside what `prepare` computes."""
+        """Return the state to continue from after this step, without what `prepare` computes."""
         ...
 
     def restore(self, state: Arrays) -> None:
-        """Go on from a state that an equal training has kept."""
+        """Continue from a state that an equal training saved."""
         ...
 
     def weights(self) -> Mapping[str, Any]:
-        """Plain data, written as JSON; or float32 arrays by name, written as safetensors."""
+        """Return plain data, to be written as JSON, or float32 arrays by name, to be written as safetensors."""
         ...
 
     def untrained(self) -> Operator[Any, Any]:
-        """The flow without the part, with which the trained one is compared."""
+        """Return the flow without the part, with which the trained one is compared."""
         ...
 
     def trained(self, weights: TrainedWeights) -> Operator[Any, Any]:
-        """The flow with the part."""
+        """Return the flow with the part."""
         ...
 
 
 @dataclass(frozen=True)
 class TrainingContext(Value):
-    """What a part in training has to work with.
+    """Resources for the trainer of a part.
 
     Args:
         group: the nodes that are searched.
@@ -110,8 +110,8 @@ class TrainingContext(Value):
     base: str = ""
     method: str = ""
 
-    def asked(self, part: str) -> tuple[LanguageModel, Callable[[int], Retriever]]:
-        """The language model and the retriever of a flow that is trained with its own answers."""
+    def require_llm(self, part: str) -> tuple[LanguageModel, Callable[[int], Retriever]]:
+        """Return the language model and the retriever of the flow; DataError if one is missing."""
         if self.llm is None or self.search is None:
             raise DataError(f"The part {part} needs the language model of its flow. Name it: --llm URL --model NAME.")
         return self.llm, self.search

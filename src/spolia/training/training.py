@@ -1,4 +1,4 @@
-"""One way to train any part: which questions, steps that are kept, weights with a card, a score on other questions."""
+"""Training of any part: question split, resumable steps, weights with a card, score on other questions."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ SHARES = {TRAIN: 0.6, VALIDATE: 0.15, KEPT_APART: 0.25}
 """Shares of the questions that share passages with others, whose ids cannot say the part."""
 FEWEST = 8
 """Questions to train on below which the card warns."""
-Told: TypeAlias = Callable[[int, int, float, float | None], None]
+StepCallback: TypeAlias = Callable[[int, int, float, float | None], None]
 """Gets each step: its number, of how many, its loss, the validation loss if it was computed."""
 
 
 @dataclass(frozen=True)
 class QuestionSplit(Value):
-    """Questions in three parts; none shares its id, its text or a gold passage with one of an other part.
+    """Questions in three parts; none shares its id, its text or a gold passage with one of another part.
 
     >>> items = [Item("q1", "Who?", gold=(("p1",),)), Item("q3", "Whose?", gold=(("p1",), ("p2",))), Item("q7", "Why?")]
     >>> split = QuestionSplit.of(items)  # q1 and q3 share p1, so they stay together
@@ -75,8 +75,8 @@ class QuestionSplit(Value):
     left_out: int = 0
 
     @classmethod
-    def of(cls, items: Sequence[Item], kept_apart: Sequence[Item] | None = None) -> Self:
-        """Split by groups of questions that share something, always in the same way; or keep apart the given questions.
+    def from_items(cls, items: Sequence[Item], kept_apart: Sequence[Item] | None = None) -> Self:
+        """Split by groups of questions that share something, always in the same way; or hold out the given questions.
 
         A group stays together. If the ids of its questions name one part, it is of that part. The other groups are
         spread, the largest first, so that the parts come near to `SHARES`. A group too large for that is cut: what
@@ -100,7 +100,7 @@ class QuestionSplit(Value):
         total = sum(map(len, mixed))
         for group in sorted(mixed, key=lambda group: (-len(group), min(item.id for item in group))):
             if len(group) > SHARES[TRAIN] * len(items):
-                pieces = _cut(sorted(group, key=lambda item: item.id))
+                pieces = _split_group(sorted(group, key=lambda item: item.id))
             else:
                 widest = max(SHARES, key=lambda name: SHARES[name] * total - sizes[name])
                 pieces = {widest: group}
@@ -108,14 +108,14 @@ class QuestionSplit(Value):
                 parts[name] += piece
                 sizes[name] += len(piece)
         order = {id(item): number for number, item in enumerate(items)}
-        train, validation, apart = (
+        train, validation, held_out = (
             tuple(sorted(parts[name], key=lambda item: order[id(item)])) for name in (TRAIN, VALIDATE, KEPT_APART)
         )
-        return cls(train, validation, apart, len(items) - len(train) - len(validation) - len(apart))
+        return cls(train, validation, held_out, len(items) - len(train) - len(validation) - len(held_out))
 
     @property
     def counts(self) -> str:
-        """How many questions of each part there are, as a sentence."""
+        """Return a sentence with the number of questions in each part."""
         total = len(self.train) + len(self.validation) + len(self.kept_apart) + self.left_out
         shared = (
             f", {self.left_out} left out as they share a text or a gold passage with these" if self.left_out else ""
@@ -127,27 +127,27 @@ class QuestionSplit(Value):
 
     @property
     def warnings(self) -> list[str]:
-        """Say what to do where few questions are left to train on, or none for the score."""
+        """Return warnings with advice if few questions are left to train on, or none for the score."""
         n = len(self.train)
-        found = []
+        messages = []
         if n < FEWEST:
-            few = f"only {several(n, 'question')} to train on, fewer than {FEWEST}: too few to rely on"
-            found.append(f"Warning: {few}. Give more questions.")
+            count_text = f"only {several(n, 'question')} to train on, fewer than {FEWEST}: too few to rely on"
+            messages.append(f"Warning: {count_text}. Give more questions.")
         if not self.kept_apart:
-            found.append(
+            messages.append(
                 "Warning: no score, as no question is kept apart. Give more questions, or ones that do not share gold "
                 "passages."
             )
-        return found
+        return messages
 
     @property
     def ids(self) -> dict[str, list[str]]:
-        """The ids of the questions of each part."""
-        return {name: [one.id for one in getattr(self, name)] for name in ("train", "validation", "kept_apart")}
+        """Return the ids of the questions of each part."""
+        return {name: [item.id for item in getattr(self, name)] for name in ("train", "validation", "kept_apart")}
 
 
-def marks(item: Item) -> Iterator[tuple[str, str]]:
-    """What links a question with others: its id, its text, each of its gold passages."""
+def link_keys_of(item: Item) -> Iterator[tuple[str, str]]:
+    """Yield the keys that link a question with others: its id, its text, each of its gold passages."""
     yield "id", shared_id(item.id)
     yield "text", " ".join(item.question.casefold().split())
     for document in sorted(item.documents):
@@ -171,7 +171,7 @@ def linked_groups(items: Sequence[Item]) -> list[list[Item]]:
 
     first: dict[tuple[str, str], int] = {}
     for number, item in enumerate(items):
-        for mark in marks(item):
+        for mark in link_keys_of(item):
             low, high = sorted((root(first.setdefault(mark, number)), root(number)))
             parents[high] = low
     groups: dict[int, list[Item]] = {}
@@ -180,23 +180,23 @@ def linked_groups(items: Sequence[Item]) -> list[list[Item]]:
     return list(groups.values())
 
 
-def _cut(group: Sequence[Item]) -> dict[str, Sequence[Item]]:
-    """Cut a group into parts of which none shares anything with another; the questions in between are left out."""
-    kept_apart, rest = _separate(group, int(SHARES[KEPT_APART] * len(group)))
-    validation, train = _separate(rest, int(SHARES[VALIDATE] * len(group)))
+def _split_group(group: Sequence[Item]) -> dict[str, Sequence[Item]]:
+    """Split a group into parts of which none shares anything with another; the questions in between are left out."""
+    kept_apart, rest = _separate_questions(group, int(SHARES[KEPT_APART] * len(group)))
+    validation, train = _separate_questions(rest, int(SHARES[VALIDATE] * len(group)))
     return {TRAIN: train, VALIDATE: validation, KEPT_APART: kept_apart}
 
 
-def _separate(group: Sequence[Item], room: int) -> tuple[list[Item], list[Item]]:
-    """Choose questions that, with all that share something with them, are at most `room`; return them and the others.
+def _separate_questions(group: Sequence[Item], room: int) -> tuple[list[Item], list[Item]]:
+    """Choose questions that, with all linked to them, are at most `room`; return them and the untouched rest.
 
     Greedy: the next question is the one that touches the fewest others that are not touched yet.
     """
     by_mark: dict[tuple[str, str], set[int]] = {}
     for number, item in enumerate(group):
-        for mark in marks(item):
+        for mark in link_keys_of(item):
             by_mark.setdefault(mark, set()).add(number)
-    near = [set[int]().union(*(by_mark[mark] for mark in marks(item))) for item in group]
+    near = [set[int]().union(*(by_mark[mark] for mark in link_keys_of(item))) for item in group]
     chosen, touched = set[int](), set[int]()
     waiting = [(len(numbers), number) for number, numbers in enumerate(near)]
     heapify(waiting)
@@ -206,29 +206,29 @@ def _separate(group: Sequence[Item], room: int) -> tuple[list[Item], list[Item]]
             continue
         chosen.add(number)
         touched |= near[number]
-        for other in near[number] - chosen:
-            heappush(waiting, (len(near[other] - touched), other))
+        for neighbour in near[number] - chosen:
+            heappush(waiting, (len(near[neighbour] - touched), neighbour))
     return [group[number] for number in sorted(chosen)], [
         item for number, item in enumerate(group) if number not in touched
     ]
 
 
 def _refuse_shared(items: Sequence[Item], kept_apart: Sequence[Item]) -> None:
-    trained = {mark: item.id for item in items for mark in marks(item)}
-    shared = [(item.id, trained[mark], mark) for item in kept_apart for mark in marks(item) if mark in trained]
+    trained = {mark: item.id for item in items for mark in link_keys_of(item)}
+    shared = [(item.id, trained[mark], mark) for item in kept_apart for mark in link_keys_of(item) if mark in trained]
     if shared:
-        asked, learned, (kind, value) = shared[0]
-        count = len({one for one, _, _ in shared})
+        held_out_id, trained_id, (kind, value) = shared[0]
+        count = len({item_id for item_id, _, _ in shared})
         raise DataError(
-            f"{count} of the held-out questions cannot be reported on, the first {asked!r}: it shares the {kind} "
-            f"{value[:80]!r} with {learned!r}, which is trained on. Keep other questions apart, or leave these out of "
+            f"{count} of the held-out questions cannot be reported on, the first {held_out_id!r}: it shares the {kind} "
+            f"{value[:80]!r} with {trained_id!r}, which is trained on. Keep other questions apart, or leave these out of "
             "the training."
         )
 
 
 @dataclass(frozen=True)
 class Trained(Value):
-    """A part that was trained: where its weights are, its card, and a flow with it.
+    """Trained part: the address of its weights, its card, and a flow with it.
 
     Args:
         weights: their address, to put into a flow.
@@ -242,7 +242,7 @@ class Trained(Value):
 
     @property
     def sha256(self) -> str:
-        """Of the weights: the same questions, settings, seed and steps give the same."""
+        """Return the hash of the weights; the same questions, settings, seed and steps give the same."""
         return str(self.card["sha256"])
 
 
@@ -256,10 +256,10 @@ def train(
     budget_s: float | None = None,
     seed: int = 0,
     data: str = "",
-    given: Mapping[str, Any] | None = None,
+    named_objects: Mapping[str, Any] | None = None,
     usage_log: UsageLog | None = None,
     run: Run | None = None,
-    told: Told = lambda step, steps, loss, validation: None,
+    on_progress: StepCallback = lambda step, steps, loss, validation: None,
 ) -> Trained:
     """Train a part on questions with gold, and score it on others.
 
@@ -275,7 +275,7 @@ def train(
         budget_s: time for the steps in seconds, in place of their number: a pilot says how many that is.
         seed: of everything that is drawn by lot.
         data: what the questions are called, for the card.
-        given: what `flow.yaml` writes by name, as `{use: chunks}`.
+        named_objects: what `flow.yaml` writes by name, as `{use: chunks}`.
         usage_log: where it is written which questions were trained on, so that no later report has them.
         run: whose cache, budget, threads and rights are used; by default that around the call, or one of its own. With
             a cache, a killed training does not ask language models the same again.
@@ -287,25 +287,25 @@ def train(
     """
     if steps is not None and steps < 1:
         raise DataError(f"steps={steps}. Write a number of at least 1.")
-    split = QuestionSplit.of(items, kept_apart)
+    split = QuestionSplit.from_items(items, kept_apart)
     if not split.train:
         raise DataError(
             f"Of {several(len(items), 'question')} none is left to train on: {len(split.kept_apart)} are kept apart, "
             f"{len(split.validation)} validate, {split.left_out} share a passage with these. Give more questions."
         )
-    with alone(Path(out)) as folder, run or Run.current() or Run(share=True) as run:
-        training = _Training(part, split, folder, steps, budget_s, seed, data)
-        if (before := training.finished()) is not None:
-            return before
-        training.make_steps(told)
-        found = training.finish(dict(given or {}), run)
+    with lock_folder(Path(out)) as folder, run or Run.current() or Run(share=True) as run:
+        training = _TrainingRun(part, split, folder, steps, budget_s, seed, data)
+        if (earlier := training.read_result()) is not None:
+            return earlier
+        training.make_steps(on_progress)
+        trained = training.finish(dict(named_objects or {}), run)
     if usage_log is not None:
-        _note(usage_log, split, found)
-    return found
+        _log_questions(usage_log, split, trained)
+    return trained
 
 
-class _Training:
-    """One training in its folder."""
+class _TrainingRun:
+    """One training of a part in its folder."""
 
     def __init__(
         self,
@@ -318,18 +318,18 @@ class _Training:
         data: str,
     ) -> None:
         self.part, self.split, self.folder, self.seed, self.data = part, split, folder, seed, data
-        self.most, self.steps, self.budget_s = steps, steps or part.steps, budget_s
+        self.max_steps, self.steps, self.budget_s = steps, steps or part.steps, budget_s
         self.pilot: dict[str, Any] | None = None
         self.done, self.curve = 0, list[tuple[int, float, float | None]]()
         self.cpu_s = self.prepare_cpu_s = 0.0
-        asked = [(item.id, item.question, item.gold, item.answers) for item in items_of(split)]
-        self.data_hash = digest_of(tuple(asked)).hex()
-        plan = (part.part, part.version, as_json(part.settings()), seed, self.data_hash, as_json(split.ids))
+        questions = [(item.id, item.question, item.gold, item.answers) for item in items_of(split)]
+        self.data_hash = digest_of(tuple(questions)).hex()
+        plan = (part.part, part.version, dump_json(part.settings()), seed, self.data_hash, dump_json(split.ids))
         self.identity = digest_of((*plan, steps, budget_s)).hex()
 
-    def finished(self) -> Trained | None:
-        """The result, where this training has ended before; DataError where the folder holds another one."""
-        card = finished_card(self.folder)
+    def read_result(self) -> Trained | None:
+        """Return the result if this training has ended before; DataError if the folder holds another one."""
+        card = read_finished_card(self.folder)
         if card is None:
             return None
         if card.get("training") != self.identity:
@@ -337,37 +337,37 @@ class _Training:
                 f"{self.folder} holds another training: a {card.get('part')} on {card.get('data', {}).get('name')!r}, "
                 f"seed {card.get('seed')}. Write another folder, or delete this one."
             )
-        return self._result(card)
+        return self._make_result(card)
 
-    def make_steps(self, told: Told) -> None:
+    def make_steps(self, on_progress: StepCallback) -> None:
         began = time.process_time()
         try:
             self.part.prepare(self.split.train, self.split.validation, self.seed)
         except DataError as error:
             raise DataError(f"{error} {self.split.counts}") from error
         self.prepare_cpu_s = time.process_time() - began
-        self.steps = self.most or self.part.steps  # some know it by the rows that they have prepared
+        self.steps = self.max_steps or self.part.steps  # some know it by the rows that they have prepared
         self._resume()
         if self.budget_s is not None and self.pilot is None:
-            self._plan(self.budget_s)
-        kept, took = time.monotonic(), 0.0
-        every = max(1, self.steps // CURVE_POINTS)
+            self._plan_steps(self.budget_s)
+        saved_at, save_seconds = time.monotonic(), 0.0
+        interval = max(1, self.steps // CURVE_POINTS)
         while self.done < self.steps and not self.part.converged:
             check_cancelled()
             began = time.process_time()
-            loss = self._step()
-            last = self.done == self.steps or self.part.converged
-            validation = self.part.validate() if self.done % every == 0 or last else None
-            if self.done % every == 0 or last:
+            loss = self._make_step()
+            is_last = self.done == self.steps or self.part.converged
+            validation = self.part.validate() if self.done % interval == 0 or is_last else None
+            if self.done % interval == 0 or is_last:
                 self.curve.append((self.done, loss, validation))
             self.cpu_s += time.process_time() - began
-            told(self.done, self.steps, loss, validation)
-            if (begun := time.monotonic()) - kept > max(KEPT_EVERY_S, KEPT_AT_MOST * took):
-                self._keep()
-                kept = time.monotonic()
-                took = kept - begun
+            on_progress(self.done, self.steps, loss, validation)
+            if (save_began := time.monotonic()) - saved_at > max(KEPT_EVERY_S, KEPT_AT_MOST * save_seconds):
+                self._write_checkpoint()
+                saved_at = time.monotonic()
+                save_seconds = saved_at - save_began
 
-    def _step(self) -> float:
+    def _make_step(self) -> float:
         loss = self.part.step(self.done / self.steps)
         self.done += 1
         if not abs(loss) < float("inf"):
@@ -377,29 +377,31 @@ class _Training:
             )
         return loss
 
-    def _plan(self, budget_s: float) -> None:
-        """How many steps a time is enough for, by a few of them, which are taken back."""
+    def _plan_steps(self, budget_s: float) -> None:
+        """Set the number of steps that fit a time, from the speed of a few steps, which are taken back."""
         start = {name: array.copy() for name, array in self.part.state().items()}
         began = time.perf_counter()
-        made = 0
-        while made < PILOT_STEPS and not self.part.converged:
+        pilot_steps = 0
+        while pilot_steps < PILOT_STEPS and not self.part.converged:
             self.part.step(0.0)
-            made += 1
-        each = (time.perf_counter() - began) / max(1, made)
+            pilot_steps += 1
+        seconds_a_step = (time.perf_counter() - began) / max(1, pilot_steps)
         self.part.restore(start)
-        self.steps = max(1, int(PLANNED * budget_s / max(each, 1e-9)))
-        self.pilot = {"steps": made, "seconds_a_step": each, "budget_s": budget_s}
-        self._keep()
+        self.steps = max(1, int(PLANNED * budget_s / max(seconds_a_step, 1e-9)))
+        self.pilot = {"steps": pilot_steps, "seconds_a_step": seconds_a_step, "budget_s": budget_s}
+        self._write_checkpoint()
 
     # Kills.
 
-    def _keep(self) -> None:
-        """Write down all that going on needs."""
-        said = {"training": self.identity, "steps": self.steps, "pilot": self.pilot, "done": self.done}
-        said |= {"curve": self.curve, "cpu_s": self.cpu_s}
+    def _write_checkpoint(self) -> None:
+        """Write a checkpoint."""
+        progress = {"training": self.identity, "steps": self.steps, "pilot": self.pilot, "done": self.done}
+        progress |= {"curve": self.curve, "cpu_s": self.cpu_s}
         arrays = {f"state.{name}": array for name, array in self.part.state().items()}
         try:
-            write_arrays(self.folder / CHECKPOINT, {"said": np.frombuffer(as_json(said).encode(), np.uint8), **arrays})
+            write_arrays(
+                self.folder / CHECKPOINT, {"said": np.frombuffer(dump_json(progress).encode(), np.uint8), **arrays}
+            )
         except OSError as error:
             raise DataError(
                 f"{self.folder / CHECKPOINT} cannot be written: {error.strerror or error}. Free some space, or check "
@@ -407,78 +409,85 @@ class _Training:
             ) from error
 
     def _resume(self) -> None:
-        """Go on from what was written down; from the beginning where nothing was, or the file is damaged."""
+        """Continue from the checkpoint; start from the beginning if it is missing or damaged."""
         try:
-            with read_arrays(self.folder / CHECKPOINT) as found:
-                said = json.loads(found["said"].tobytes())
-                state = {name.removeprefix("state."): found[name] for name in found if name.startswith("state.")}
+            with read_arrays(self.folder / CHECKPOINT) as arrays:
+                progress = json.loads(arrays["said"].tobytes())
+                state = {name.removeprefix("state."): arrays[name] for name in arrays if name.startswith("state.")}
         except FileNotFoundError:
             return
         except DAMAGED:
             set_aside(self.folder / CHECKPOINT)
             return
-        if said["training"] != self.identity:
+        if progress["training"] != self.identity:
             raise DataError(
                 f"{self.folder} holds another training that was interrupted. Write another folder, or delete this one."
             )
-        self.steps, self.pilot, self.done, self.cpu_s = said["steps"], said["pilot"], said["done"], said["cpu_s"]
-        self.curve = [(step, loss, validation) for step, loss, validation in said["curve"]]
+        self.steps, self.pilot, self.done, self.cpu_s = (
+            progress["steps"],
+            progress["pilot"],
+            progress["done"],
+            progress["cpu_s"],
+        )
+        self.curve = [(step, loss, validation) for step, loss, validation in progress["curve"]]
         self.part.restore(state)
 
     # The end.
 
-    def finish(self, given: Mapping[str, Any], run: Run) -> Trained:
-        """Score the part, and write weights, flow and card, which comes last: with it, the training has ended."""
+    def finish(self, named_objects: Mapping[str, Any], run: Run) -> Trained:
+        """Score the part, and write weights, flow and card; the card comes last and marks the training as ended."""
         weights = self.part.weights()
-        plain = not all(hasattr(value, "dtype") for value in weights.values())
-        file = JSON if plain else TENSORS
+        is_plain = not all(hasattr(value, "dtype") for value in weights.values())
+        file = JSON if is_plain else TENSORS
         with replace_files(self.folder / file) as (path,):
-            if plain:
-                path.write_text(as_json(weights) + "\n", "utf-8")
+            if is_plain:
+                path.write_text(dump_json(weights) + "\n", "utf-8")
             else:
                 safetensors.write(path, weights)
-        if (beside := getattr(self.part, "write_beside", None)) is not None:
-            beside(self.folder, self.folder / file)
-        card = self._card(file)
-        self._write(CARD, as_json(card))  # the scored flow reads it; without an identity the training has not ended
-        found = self._result(card)
-        card["score"] = self._score(self._scored(found), run)
-        card["notes"] += no_gain(card["score"])
-        self._write(FLOW, dump(found.flow, given, self.folder))
-        self._write(CARD, card_text({**card, "training": self.identity}))
+        if (write_extra_files := getattr(self.part, "write_beside", None)) is not None:
+            write_extra_files(self.folder, self.folder / file)
+        card = self._build_card(file)
+        self._write_file(
+            CARD, dump_json(card)
+        )  # the scored flow reads it; without an identity the training has not ended
+        result = self._make_result(card)
+        card["score"] = self._score_flow(self._flow_to_score(result), run)
+        card["notes"] += no_gain_notes(card["score"])
+        self._write_file(FLOW, dump(result.flow, named_objects, self.folder))
+        self._write_file(CARD, format_card({**card, "training": self.identity}))
         with suppress(OSError):
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
-        return self._result(card)
+        return self._make_result(card)
 
-    def _write(self, name: str, text: str) -> None:
+    def _write_file(self, name: str, text: str) -> None:
         with replace_files(self.folder / name) as (path,):
             path.write_text(text, "utf-8")
 
-    def _result(self, card: Mapping[str, Any]) -> Trained:
+    def _make_result(self, card: Mapping[str, Any]) -> Trained:
         weights = TrainedWeights(str(self.folder), str(card["sha256"]))
         return Trained(weights, card, self.part.trained(weights))
 
-    def _scored(self, found: Trained) -> Operator[Any, Any]:
-        """The flow, in a form that needs nothing new of the store where the part has one."""
-        scored: Callable[[TrainedWeights], Operator[Any, Any]] | None = getattr(self.part, "scored", None)
-        return found.flow if scored is None else scored(found.weights)
+    def _flow_to_score(self, result: Trained) -> Operator[Any, Any]:
+        """Return the flow to score; some parts have a form that needs nothing new in the store."""
+        make_flow: Callable[[TrainedWeights], Operator[Any, Any]] | None = getattr(self.part, "scored", None)
+        return result.flow if make_flow is None else make_flow(result.weights)
 
-    def _score(self, flow: Operator[Any, Any], run: Run) -> dict[str, Any] | None:
-        """What the part adds on the questions that were kept apart; None without any."""
+    def _score_flow(self, flow: Operator[Any, Any], run: Run) -> dict[str, Any] | None:
+        """Compare the flows with and without the part on the held-out questions; None if there are none."""
         if not self.split.kept_apart:
             return None
         flows = {"untrained": self.part.untrained(), "trained": flow}
         report = Experiment(flows, self.split.kept_apart, self.part.measure, seed=self.seed).run(run=run)
-        means = {one.flow: one.json()["measures"][self.part.measure] for one in report.flows}
-        compared = report.compare("trained", "untrained", self.part.measure)
-        gain = compared.interval if compared.better == "trained" else compared.interval.reversed
+        means = {flow_report.flow: flow_report.json()["measures"][self.part.measure] for flow_report in report.flows}
+        comparison = report.compare("trained", "untrained", self.part.measure)
+        gain = comparison.interval if comparison.better == "trained" else comparison.interval.reversed
         return {"measure": self.part.measure, "n": report.n, **means, "difference": gain.json()}
 
-    def _cut_short(self) -> Iterator[str]:
+    def _unconverged_notes(self) -> Iterator[str]:
         if self.done < self.part.steps and not self.part.converged:
             yield f"{several(self.done, 'step')} of {self.part.steps}: it had not converged."
 
-    def _card(self, file: str) -> dict[str, Any]:
+    def _build_card(self, file: str) -> dict[str, Any]:
         return {
             "part": self.part.part,
             "sha256": hash_of(self.folder / file),
@@ -494,16 +503,16 @@ class _Training:
             "cost": {"prepare_cpu_s": round(self.prepare_cpu_s, 3), "steps_cpu_s": round(self.cpu_s, 3)},
             "versions": {"part": self.part.version, "python": platform.python_version()}
             | {name: version(name) for name in ("spolia", "numpy")},
-            "notes": [self.split.counts, *self.split.warnings, *self._cut_short(), *self.part.notes],
+            "notes": [self.split.counts, *self.split.warnings, *self._unconverged_notes(), *self.part.notes],
         }
 
 
-def no_gain(score: Mapping[str, Any] | None) -> list[str]:
-    """Return the note of a card whose score shows no gain over the untrained flow; nothing where it shows one.
+def no_gain_notes(score: Mapping[str, Any] | None) -> list[str]:
+    """Return the note of a card whose score shows no gain over the untrained flow; nothing if it shows one.
 
-    >>> no_gain({"measure": "R@5", "n": 40, "difference": {"mean": 0.02, "low": -0.01, "high": 0.05}})
+    >>> no_gain_notes({"measure": "R@5", "n": 40, "difference": {"mean": 0.02, "low": -0.01, "high": 0.05}})
     ['No gain shown: R@5 changes by +2.0 points [-1.0, +5.0] on 40 questions.']
-    >>> no_gain({"measure": "R@5", "n": 40, "difference": {"mean": 0.1, "low": 0.05, "high": 0.15}}), no_gain(None)
+    >>> no_gain_notes({"measure": "R@5", "n": 40, "difference": {"mean": 0.1, "low": 0.05, "high": 0.15}}), no_gain_notes(None)
     ([], ['No gain shown: no question was kept apart for a score.'])
     """
     if score is None:
@@ -527,15 +536,15 @@ def points_of(difference: Mapping[str, float | None]) -> str:
 
 
 def items_of(split: QuestionSplit) -> Iterator[Item]:
-    """All questions of a split."""
+    """Return all questions of a split."""
     return chain(split.train, split.validation, split.kept_apart)
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[Path]:
-    """The folder, for this process alone."""
+def lock_folder(folder: Path) -> Iterator[Path]:
+    """Create and lock a folder for this process; DataError if another process trains into it."""
     folder = folder.expanduser().resolve()
-    was_there = folder.exists()
+    existed = folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -547,29 +556,29 @@ def alone(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         os.close(descriptor)
-        if not was_there and not any(folder.iterdir()):
+        if not existed and not any(folder.iterdir()):
             folder.rmdir()
 
 
-def _note(log: UsageLog, split: QuestionSplit, found: Trained) -> None:
-    """Write down that a part was trained on these questions."""
+def _log_questions(log: UsageLog, split: QuestionSplit, trained: Trained) -> None:
+    """Log that a part was trained on these questions."""
     for name, items in ((TRAIN, split.train), (VALIDATE, split.validation)):
         if items:
-            log.note(replace(log, part=name).new_entry(items, {found.card["part"]: found.sha256}, ["training"]))
+            log.note(replace(log, part=name).new_entry(items, {trained.card["part"]: trained.sha256}, ["training"]))
 
 
-def card_text(card: Mapping[str, Any]) -> str:
-    """The text of a card, with its digest: a line for each entry."""
-    lines = (f" {as_json(name)}: {as_json(value)}" for name, value in checksums.sign(card).items())
+def format_card(card: Mapping[str, Any]) -> str:
+    """Format a card with its digest, one line for each entry."""
+    lines = (f" {dump_json(name)}: {dump_json(value)}" for name, value in checksums.sign(card).items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def as_json(value: Any) -> str:
-    """A value on one line, the same for the same value."""
+def dump_json(value: Any) -> str:
+    """Write a value as JSON on one line, equal for equal values."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
-def finished_card(folder: Path) -> dict[str, Any] | None:
-    """The card of the training that has ended in a folder; None without any."""
-    found = checksums.recall(folder / CARD)
-    return found if found and "training" in found else None
+def read_finished_card(folder: Path) -> dict[str, Any] | None:
+    """Read the card of the training that has ended in a folder; None if there is none."""
+    card = checksums.recall(folder / CARD)
+    return card if card and "training" in card else None

@@ -1,4 +1,4 @@
-"""What a language model is sent and replies, and what is answered with its sources."""
+"""Prompts and replies of language models, and answers with their sources."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -6,12 +6,12 @@ from typing import Any, Literal, TypeAlias
 from spolia.types import notebook
 from spolia.types.documents import Span, place_of
 from spolia.types.rankings import Message, Ranking
-from spolia.types.value import Value, later, refuse_type
+from spolia.types.value import Value, added_field, refuse_type
 
 
 @dataclass(frozen=True)
 class Prompt(Value):
-    """The messages for a language model. `sample` numbers the random draw; `role` names the prompt file, if any."""
+    """Messages for a language model. `sample` numbers the random draw; `role` names the prompt file, if any."""
 
     messages: tuple[Message, ...]
     sample: int = 0
@@ -44,12 +44,12 @@ class Generation(Value):
     text: str
     finish_reason: str = "stop"
     tokens: tuple[Token, ...] = ()
-    thoughts: str = later("")
+    thoughts: str = added_field("")
 
 
 @dataclass(frozen=True)
 class Citation(Value):
-    """The passage behind a statement.
+    """Passage behind a statement.
 
     Args:
         marker: how the answer refers to it, for example `1` for `[1]`.
@@ -69,7 +69,7 @@ class Citation(Value):
 
     @property
     def place(self) -> str:
-        """File and time, page or lines, for people.
+        """Return file and time, page or lines, for people.
 
         >>> Citation("1", "n", "d", "a.pdf", "...", Span(0, 3, pages=(2, 3))).place
         'a.pdf, pages 2-3'
@@ -77,9 +77,9 @@ class Citation(Value):
         return place_of(self.uri, self.span)
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
-        found = {name: getattr(self, name) for name in ("marker", "place", "uri", "document", "node", "quote")}
-        return found | {"span": None if self.span is None else self.span.json()}
+        """Return plain data."""
+        data = {name: getattr(self, name) for name in ("marker", "place", "uri", "document", "node", "quote")}
+        return data | {"span": None if self.span is None else self.span.json()}
 
 
 CitationFault: TypeAlias = Literal["uncited", "unknown"]
@@ -87,7 +87,7 @@ CitationFault: TypeAlias = Literal["uncited", "unknown"]
 
 @dataclass(frozen=True)
 class Answer(Value):
-    """A reply with its sources.
+    """Reply with its sources.
 
     Args:
         text: the reply; for an abstention, the sentence that says so.
@@ -115,7 +115,7 @@ class Answer(Value):
         return self.stop_reason == "abstained"
 
     def json(self) -> dict[str, Any]:
-        """Plain data, as `spolia ask --json` prints it.
+        """Return plain data, as `spolia ask --json` prints it.
 
         >>> Answer("In mines.").json()
         {'answer': 'In mines.', 'stop_reason': 'answered', 'faults': [], 'citations': []}
@@ -128,17 +128,17 @@ class Answer(Value):
         }
 
     def __str__(self) -> str:
-        """The text, and the place of each citation.
+        """Return the text, and the place of each citation.
 
         >>> print(Answer("In mines. [1]", (Citation("1", "n", "d", "salt.txt", "Salt is dug in mines."),)))
         In mines. [1]
         [1] salt.txt
         """
-        return "\n".join((self.text, *(f"[{one.marker}] {one.place}" for one in self.citations)))
+        return "\n".join((self.text, *(f"[{citation.marker}] {citation.place}" for citation in self.citations)))
 
     def _repr_html_(self) -> str:
-        said = notebook.paragraph(self.text)
+        parts = notebook.render_paragraph(self.text)
         if self.stop_reason != "answered" or self.faults:
-            said += notebook.paragraph(", ".join((self.stop_reason, *self.faults)))
-        rows = ((f"[{one.marker}]", one.place, one.quote) for one in self.citations)
-        return said + (notebook.table(("", "place", "quote"), rows) if self.citations else "")
+            parts += notebook.render_paragraph(", ".join((self.stop_reason, *self.faults)))
+        rows = ((f"[{citation.marker}]", citation.place, citation.quote) for citation in self.citations)
+        return parts + (notebook.render_table(("", "place", "quote"), rows) if self.citations else "")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import StoreError
-from spolia.types.value import Meta, Value, later
+from spolia.types.value import Meta, Value, added_field
 
 
 @dataclass(frozen=True)
 class Span(Value):
-    """A stretch of a document.
+    """Stretch of a document.
 
     Args:
         start: first character, an offset into the document's text, from 0.
@@ -27,11 +27,11 @@ class Span(Value):
     end: int
     pages: tuple[int, int] | None = None
     lines: tuple[int, int] | None = None
-    seconds: tuple[float, float] | None = later(None)
-    page_starts: tuple[int, ...] = later(())
+    seconds: tuple[float, float] | None = added_field(None)
+    page_starts: tuple[int, ...] = added_field(())
 
     def part(self, start: int, end: int, lines: tuple[int, int] | None = None) -> "Span":
-        """A stretch within this one, on its own pages.
+        """Return a stretch within this one, on its own pages.
 
         >>> Span(0, 90, pages=(2, 4), page_starts=(30, 60)).part(61, 70).place
         'page 4'
@@ -44,13 +44,13 @@ class Span(Value):
 
     @property
     def place(self) -> str:
-        """Time, page or lines, for people; empty where none is known.
+        """Return time, page or lines, for people; empty if none is known.
 
         >>> Span(0, 3, pages=(2, 3)).place, Span(0, 3, lines=(1, 1), seconds=(65.0, 72.5)).place
         ('pages 2-3', '0:01:05–0:01:12')
         """
         if self.seconds:
-            first, last = map(clock, self.seconds)
+            first, last = map(format_clock, self.seconds)
             return first if first == last else f"{first}–{last}"
         name, ends = ("page", self.pages) if self.pages else ("line", self.lines)
         if ends is None:
@@ -58,37 +58,37 @@ class Span(Value):
         return f"{name} {ends[0]}" if ends[0] == ends[1] else f"{name}s {ends[0]}-{ends[1]}"
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {name: getattr(self, name) for name in ("start", "end", "pages", "lines", "seconds")}
 
 
-SENT = "doc://"
+SENT_PREFIX = "doc://"
 """How the uris of documents begin that users send to a service; their names follow."""
 
 
 def place_of(uri: str, span: Span | None) -> str:
-    """A file or document with a place in it, for people.
+    """Return a file or document with a place in it, for people.
 
     >>> place_of("a.pdf", None), place_of("doc://notes/a.pdf", Span(0, 3, pages=(2, 2)))
     ('a.pdf', 'notes/a.pdf, page 2')
     """
-    source, within = uri.removeprefix(SENT), span.place if span else ""
-    return f"{source}, {within}" if within else source
+    source, place = uri.removeprefix(SENT_PREFIX), span.place if span else ""
+    return f"{source}, {place}" if place else source
 
 
-def clock(seconds: float) -> str:
-    """Hours, minutes and whole seconds.
+def format_clock(seconds: float) -> str:
+    """Write seconds as hours, minutes and whole seconds.
 
-    >>> clock(3725.9)
+    >>> format_clock(3725.9)
     '1:02:05'
     """
-    whole = max(0, int(seconds))
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    total = max(0, int(seconds))
+    return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02}"
 
 
 @dataclass(frozen=True)
 class Box(Value):
-    """A rectangle on a page, in points (1/72 inch) from the upper left corner of the page as it is shown.
+    """Rectangle on a page, in points (1/72 inch) from the upper left corner of the page as it is shown.
 
     Args:
         page: from 1.
@@ -104,7 +104,7 @@ class Box(Value):
 
 @dataclass(frozen=True)
 class Boxes(Value):
-    """Where the lines of a document stand on its pages, packed: a long document has a hundred thousand of them.
+    """Places of a document's lines on its pages, packed, since a long document has a hundred thousand of them.
 
     A node has no boxes of its own: those of its span are looked up here, so that they survive whatever a splitter or a
     merger does.
@@ -120,8 +120,8 @@ class Boxes(Value):
     packed: bytes = b""
 
     @classmethod
-    def of(cls, lines: Iterable[tuple[int, int, Box]]) -> "Boxes":
-        """Boxes of lines, each with its start and end in the text of the document, in this order."""
+    def from_lines(cls, lines: Iterable[tuple[int, int, Box]]) -> "Boxes":
+        """Pack the boxes of lines, each with its start and end in the document's text, in this order."""
         return cls(b"".join(
             _BOX.pack(start, end, box.page, box.left, box.top, box.right, box.bottom) for start, end, box in lines
         ))  # fmt: skip
@@ -133,19 +133,19 @@ class Boxes(Value):
         for start, end, page, *sides in _BOX.iter_unpack(self.packed):
             yield start, end, Box(page, *sides)
 
-    def within(self, start: int, end: int) -> tuple[Box, ...]:
-        """The boxes of the lines of which a part stands between two places of the text."""
-        first = bisect_right(range(len(self)), start, key=lambda at: self._line(at)[1])
-        found = []
-        for at in range(first, len(self)):
-            begin, _, page, *sides = self._line(at)
+    def find_overlapping(self, start: int, end: int) -> tuple[Box, ...]:
+        """Return the boxes of lines that overlap a stretch of the text."""
+        first = bisect_right(range(len(self)), start, key=lambda at: self._read_line(at)[1])
+        boxes = []
+        for index in range(first, len(self)):
+            begin, _, page, *sides = self._read_line(index)
             if begin >= end:
                 break
-            found.append(Box(page, *sides))
-        return tuple(found)
+            boxes.append(Box(page, *sides))
+        return tuple(boxes)
 
-    def _line(self, at: int) -> tuple[Any, ...]:
-        return _BOX.unpack_from(self.packed, at * _BOX.size)
+    def _read_line(self, index: int) -> tuple[Any, ...]:
+        return _BOX.unpack_from(self.packed, index * _BOX.size)
 
 
 _BOX = struct.Struct("<3i4f")
@@ -154,7 +154,7 @@ NO_BOXES = Boxes()
 
 @dataclass(frozen=True)
 class Heading(Value):
-    """A heading of a document: where its line starts, its level from 1, its text."""
+    """Heading of a document: where its line starts, its level from 1, its text."""
 
     start: int
     level: int
@@ -163,7 +163,7 @@ class Heading(Value):
 
 @dataclass(frozen=True)
 class Region(Value):
-    """A stretch of a document that is not running text: it can be a node of its own, and no splitter should cut it.
+    """Stretch of a document that is not running text: it can be a node of its own, and no splitter should cut it.
 
     Args:
         kind: `table`, `image`, `code`, `formula`, or `segment`: speech at a time of a recording.
@@ -183,12 +183,12 @@ class Region(Value):
     image: str = ""
     caption: str = ""
     box: Box | None = None
-    seconds: tuple[float, float] | None = later(None)
+    seconds: tuple[float, float] | None = added_field(None)
 
 
 @dataclass(frozen=True)
 class Document(Value):
-    """The text that a reader got out of a source.
+    """Text that a reader got out of a source.
 
     Args:
         id: unique within a corpus; by default a hash of the source's bytes.
@@ -219,7 +219,7 @@ class Document(Value):
 
 @dataclass(frozen=True)
 class Node(Value):
-    """A piece of a document in one node group.
+    """Piece of a document in one node group.
 
     Args:
         id: unique within a corpus.
@@ -251,7 +251,7 @@ class Node(Value):
 
     @property
     def place(self) -> str:
-        """File and time, page or lines, for people.
+        """Return file and time, page or lines, for people.
 
         >>> Node("n", "…", "d", span=Span(0, 1, pages=(2, 3)), uri="a.pdf").place
         'a.pdf, pages 2-3'
@@ -260,57 +260,59 @@ class Node(Value):
 
     @property
     def shown_text(self) -> str:
-        """What a reader is shown: the context, then the text."""
+        """Return the text that a reader is shown: the context, then the text."""
         return f"{self.context}\n{self.text}" if self.context else self.text
 
     @property
     def indexed_text(self) -> str:
-        """What is indexed and embedded: what is shown, unless another text is to be."""
+        """Return the text that is indexed and embedded: the shown text, unless `search_text` replaces it."""
         return self.search_text or self.shown_text
 
     def span_of(self, start: int, end: int) -> Span | None:
-        """The span of a part of the text in the document; the whole span if the text is not the document's."""
-        whole, lines = self.span, None
-        if whole is None or whole.end - whole.start != len(self.text):
-            return whole
-        if whole.lines is not None:
-            first = whole.lines[0] + self.text.count("\n", 0, start)
+        """Return the span of a part of the text in the document; the whole span if the text is not the document's."""
+        span, lines = self.span, None
+        if span is None or span.end - span.start != len(self.text):
+            return span
+        if span.lines is not None:
+            first = span.lines[0] + self.text.count("\n", 0, start)
             lines = (first, first + self.text.count("\n", start, end))
-        return whole.part(whole.start + start, whole.start + end, lines)
+        return span.part(span.start + start, span.start + end, lines)
 
 
-def principals(said: object, who_says: str) -> tuple[str, ...]:
-    """A list of principals as it was given.
+def check_principals(names: object, who_says: str) -> tuple[str, ...]:
+    """Return a list of principals as it was given.
 
     A text is none: its letters would be taken for principals, and an empty one would be for everybody.
 
     Args:
-        said: the list; empty for everybody.
+        names: the list; empty for everybody.
         who_says: begins the message.
 
     Raises:
         StoreError: it is not a list of texts that are not empty.
 
-    >>> principals(["ann", "staff"], "You gave")
+    >>> check_principals(["ann", "staff"], "You gave")
     ('ann', 'staff')
-    >>> principals("ann", "You gave")
+    >>> check_principals("ann", "You gave")
     Traceback (most recent call last):
     spolia.errors.StoreError: You gave 'ann'. Give a list of principals, each a text that is not empty: ['ann'].
     """
-    listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, (str, bytes)) else None
-    if listed is None or not all(isinstance(name, str) and name for name in listed):
-        raise StoreError(f"{who_says} {said!r:.80}. Give a list of principals, each a text that is not empty: ['ann'].")
-    for name in listed:
+    principals = tuple(names) if isinstance(names, Iterable) and not isinstance(names, (str, bytes)) else None
+    if principals is None or not all(isinstance(name, str) and name for name in principals):
+        raise StoreError(
+            f"{who_says} {names!r:.80}. Give a list of principals, each a text that is not empty: ['ann']."
+        )
+    for name in principals:
         if not is_unicode(name):
             raise StoreError(
                 f"{who_says} the principal {name!r}, which no encoding of Unicode has. Give it as it is written "
                 "elsewhere."
             )
-    return listed
+    return principals
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written down.
+    """Return whether a text can be written down.
 
     >>> is_unicode("é"), is_unicode("\\ud800")
     (True, False)

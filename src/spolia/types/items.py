@@ -5,7 +5,7 @@ from math import inf
 from typing import TypeAlias
 
 from spolia.errors import DataError
-from spolia.types.value import Meta, Value, kept
+from spolia.types.value import Meta, Value, lazy_property
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ SOMEWHERE = -1
 
 @dataclass(frozen=True)
 class Quote(Value):
-    """A stretch of a document that is gold, whatever the document is cut into.
+    """Stretch of a document that is gold, whatever the document is cut into.
 
     Args:
         document: id of the document, or the name of its source: a file's path in the indexed folder.
@@ -44,7 +44,7 @@ class Quote(Value):
 
     @property
     def end(self) -> int:
-        """One past its last character."""
+        """Return the place after its last character."""
         return self.start + len(self.text)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ Gold: TypeAlias = str | Quote
 
 @dataclass(frozen=True)
 class Item(Value):
-    """A question with its gold.
+    """Question with its gold.
 
     Args:
         id: unique within a data set.
@@ -90,15 +90,17 @@ class Item(Value):
                 f"The gold of question {self.id!r} has the group {wrong[0]!r}. Write a tuple of groups, each a tuple "
                 'of at least one passage or quote, any of which will do: (("p1",), ("p2", "p3")).'
             )
-        if bad := [(one, grade) for one, grade in self.grades if not 0 <= grade < inf]:
+        if bad := [(passage, grade) for passage, grade in self.grades if not 0 <= grade < inf]:
             raise DataError(f"The grade of {bad[0][0]!r} of question {self.id!r} is {bad[0][1]}. Write 0 or more.")
 
-    @kept
+    @lazy_property
     def quotes(self) -> tuple[Quote, ...]:
-        """The stretches of documents among its gold, each once."""
-        return tuple(dict.fromkeys(one for group in self.gold for one in group if isinstance(one, Quote)))
+        """Return the stretches of documents among its gold, each once."""
+        return tuple(dict.fromkeys(member for group in self.gold for member in group if isinstance(member, Quote)))
 
-    @kept
+    @lazy_property
     def documents(self) -> frozenset[str]:
-        """Ids of the documents that are gold, or of which a stretch is."""
-        return frozenset(one if isinstance(one, str) else one.document for group in self.gold for one in group)
+        """Return ids of the documents that are gold, or of which a stretch is."""
+        return frozenset(
+            member if isinstance(member, str) else member.document for group in self.gold for member in group
+        )

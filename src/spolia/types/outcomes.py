@@ -1,4 +1,4 @@
-"""What running a flow leaves behind: verdicts, failures, what it cost, the states of a loop."""
+"""Outcomes of a flow: verdicts, failures, costs, the states of a loop."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,14 +9,14 @@ from unicodedata import normalize
 
 from spolia.errors import QueryError, WiringError, text_of
 from spolia.types.rankings import Query
-from spolia.types.value import Value, kept, refuse_type
+from spolia.types.value import Value, lazy_property, refuse_type
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Verdict(Value):
-    """The judgement of a state: whether to stop, and why."""
+    """Judgement of a state: whether to stop, and why."""
 
     stop: bool
     reason: str = ""
@@ -32,7 +32,7 @@ class Verdict(Value):
 
 @dataclass(frozen=True)
 class Failure(Value):
-    """A row that could not be computed.
+    """Row that could not be computed.
 
     Args:
         kind: name of the error's class.
@@ -45,31 +45,31 @@ class Failure(Value):
     error: Exception | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, error: Exception, step: str = "") -> "Failure":
-        """The failure that an exception stands for."""
-        said, notes = text_of(error), getattr(error, "__notes__", ())
-        said += "." if notes and said[-1:].isalnum() else ""
-        return cls(type(error).__name__, " ".join((said, *notes)), step, error)
+    def from_error(cls, error: Exception, step: str = "") -> "Failure":
+        """Return the failure that an exception stands for."""
+        message, notes = text_of(error), getattr(error, "__notes__", ())
+        message += "." if notes and message[-1:].isalnum() else ""
+        return cls(type(error).__name__, " ".join((message, *notes)), step, error)
 
     def raised(self) -> Exception:
-        """The exception, to be raised again."""
+        """Return the exception, to be raised again."""
         return self.error if self.error is not None else RuntimeError(f"{self.step}: {self.kind}: {self.message}")
 
 
-def successes(results: Iterable[T | Failure]) -> list[T]:
-    """Results of a batch of which all are needed; raises the first failure again."""
-    found: list[T] = []
+def require_successes(results: Iterable[T | Failure]) -> list[T]:
+    """Return the results of a batch of which all are needed; raise the first failure again."""
+    values: list[T] = []
     for result in results:
         if isinstance(result, Failure):
             raise result.raised()
-        found.append(result)
-    return found
+        values.append(result)
+    return values
 
 
-def dollars(amount: float) -> str:
-    """An amount with four digits that count, never in powers of ten.
+def format_dollars(amount: float) -> str:
+    """Write an amount with four significant digits, never in powers of ten.
 
-    >>> dollars(0.00001), dollars(0.12345), dollars(1_234_567)
+    >>> format_dollars(0.00001), format_dollars(0.12345), format_dollars(1_234_567)
     ('0.00001', '0.1235', '1234567')
     """
     digits, mark, power = f"{amount:.4g}".partition("e")
@@ -78,7 +78,7 @@ def dollars(amount: float) -> str:
 
 @dataclass(frozen=True)
 class Usage(Value):
-    """The cost of a step.
+    """Cost of a step.
 
     Args:
         calls: requests to language models.
@@ -104,22 +104,22 @@ class Usage(Value):
             wrong = next(name for name, number in vars(self).items() if not isinstance(number, Real))
             refuse_type(self, wrong, "a number, as in Usage(calls=1)")
 
-    def __add__(self, other: "Usage") -> "Usage":
+    def __add__(self, usage: "Usage") -> "Usage":
         return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.embedded + other.embedded,
-            self.cost_usd + other.cost_usd,
+            self.calls + usage.calls,
+            self.input_tokens + usage.input_tokens,
+            self.output_tokens + usage.output_tokens,
+            self.embedded + usage.embedded,
+            self.cost_usd + usage.cost_usd,
         )
 
-    def __sub__(self, other: "Usage") -> "Usage":
+    def __sub__(self, usage: "Usage") -> "Usage":
         return Usage(
-            self.calls - other.calls,
-            self.input_tokens - other.input_tokens,
-            self.output_tokens - other.output_tokens,
-            self.embedded - other.embedded,
-            self.cost_usd - other.cost_usd,
+            self.calls - usage.calls,
+            self.input_tokens - usage.input_tokens,
+            self.output_tokens - usage.output_tokens,
+            self.embedded - usage.embedded,
+            self.cost_usd - usage.cost_usd,
         )
 
 
@@ -135,23 +135,23 @@ class State(Value):
     stop: str = field(default="", kw_only=True)
     sample: int = field(default=0, kw_only=True)
 
-    @kept
+    @lazy_property
     def identity(self) -> bytes:
-        """Content hash without `stop` and `sample`: what a set of visited states compares."""
+        """Return the content hash without `stop` and `sample`: what a set of visited states compares."""
         return replace(self, stop="", sample=0).digest
 
 
-_ANSWER_OF = re.compile(r"#(\d{1,3})(?!\d)")
+_ANSWER_PLACE = re.compile(r"#(\d{1,3})(?!\d)")
 
 
 @dataclass(frozen=True)
 class ArmScores(Value):
-    """How well each arm of a `Route` fits, in the order in which they are declared; a higher score is better."""
+    """Scores of how well each arm of a `Route` fits, in the order of the arms; a higher score is better."""
 
     scores: tuple[tuple[str, float], ...]
 
     @classmethod
-    def of(cls, scores: Mapping[str, float]) -> "ArmScores":
+    def from_scores(cls, scores: Mapping[str, float]) -> "ArmScores":
         return cls(tuple((arm, float(score)) for arm, score in scores.items()))
 
     @property
@@ -161,7 +161,7 @@ class ArmScores(Value):
 
 @dataclass(frozen=True)
 class Plan(Value):
-    """A question, and the steps by which it is answered; `#1` in a step is the answer of the first one.
+    """Question, and the steps by which it is answered; `#1` in a step is the answer of the first one.
 
     Args:
         query: the question.
@@ -171,7 +171,7 @@ class Plan(Value):
         QueryError: a step needs one that is not before it.
 
     >>> plan = Plan(Query("Where is the employer of Olsen?"), ("Who employs Olsen?", "Where is #1?"))
-    >>> [plan.needs(step) for step in plan.steps], plan.filled("Where is #1?", {1: "Nokia"})
+    >>> [plan.needs(step) for step in plan.steps], plan.fill_step("Where is #1?", {1: "Nokia"})
     ([(), (1,)], 'Where is Nokia?')
     """
 
@@ -184,26 +184,26 @@ class Plan(Value):
         if isinstance(self.steps, str) or not all(isinstance(step, str) for step in self.steps):
             refuse_type(self, "steps", "a tuple of texts")
         for number, step in enumerate(self.steps, 1):
-            if wrong := [needed for needed in self.needs(step) if not 1 <= needed < number]:
+            if wrong := [needed for needed in self.needed_steps(step) if not 1 <= needed < number]:
                 raise QueryError(
                     f"Step {number} needs #{wrong[0]}, which is not before it: {step!r:.80}. Write steps in an order "
                     "in which they can be taken."
                 )
 
-    def needs(self, step: str) -> tuple[int, ...]:
-        """Numbers of the steps whose answers a step has places for."""
-        return tuple(dict.fromkeys(int(found) for found in _ANSWER_OF.findall(step)))
+    def needed_steps(self, step: str) -> tuple[int, ...]:
+        """Return numbers of the steps whose answers a step has places for."""
+        return tuple(dict.fromkeys(int(digits) for digits in _ANSWER_PLACE.findall(step)))
 
-    def filled(self, step: str, answers: Mapping[int, str]) -> str:
-        """The step with the answers in their places; they are never looked at again."""
-        return _ANSWER_OF.sub(lambda found: answers.get(int(found[1]), found[0]), step)
+    def fill_step(self, step: str, answers: Mapping[int, str]) -> str:
+        """Return the step with the answers in their places; they are never looked at again."""
+        return _ANSWER_PLACE.sub(lambda match: answers.get(int(match[1]), match[0]), step)
 
-    @kept
+    @lazy_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of steps that can be taken together, one level after the other."""
+        """Return numbers of steps that can be taken together, one level after the other."""
         level: dict[int, int] = {}
         for number, step in enumerate(self.steps, 1):
-            level[number] = 1 + max((level[needed] for needed in self.needs(step)), default=-1)
+            level[number] = 1 + max((level[needed] for needed in self.needed_steps(step)), default=-1)
         return tuple(
             tuple(number for number in level if level[number] == depth)
             for depth in range(max(level.values(), default=-1) + 1)
@@ -212,7 +212,7 @@ class Plan(Value):
 
 @dataclass(frozen=True)
 class ChainForm(Value):
-    """How a chain is written in a prompt.
+    """Form in which a prompt writes a chain.
 
     Args:
         question: its first line, with `{question}`; empty where the prompt has a place for the question itself.
@@ -238,7 +238,7 @@ CHAIN_FORMS: Mapping[str, ChainForm] = {
 
 @dataclass(frozen=True)
 class Chain(State):
-    """A question, and the sub-questions asked for it with their results, oldest first."""
+    """Question, and the sub-questions asked for it with their results, oldest first."""
 
     query: Query
     pairs: tuple[tuple[str, str], ...] = ()
@@ -247,23 +247,23 @@ class Chain(State):
         if not isinstance(self.query, Query):
             refuse_type(self, "query", "Query('...')")
 
-    @kept
+    @lazy_property
     def identity(self) -> bytes:
-        """As of every `State`, with sub-questions that differ in case, blanks, the mark at their end or the form
-        of Unicode (NFC, NFD) as one.
+        """Return the hash of every `State`, with sub-questions as one that differ in case, blanks, the mark at their
+        end or the form of Unicode (NFC, NFD).
 
         >>> one, other = (Chain(Query("What?"), ((asked, "Olsen."),)) for asked in ("Who is it?", "who is  it"))
         >>> one.identity == other.identity
         True
         """
         pairs = tuple(
-            (" ".join(normalize("NFC", asked.casefold()).split()).rstrip(" ?？!！.。"), said)
-            for asked, said in self.pairs
+            (" ".join(normalize("NFC", question.casefold()).split()).rstrip(" ?？!！.。"), answer)
+            for question, answer in self.pairs
         )
         return replace(self, stop="", sample=0, pairs=pairs).digest
 
-    def written(self, characters: int, form: str = "plain") -> str:
-        """The question and its newest pairs, as many as there is room for, in the order in which they were asked.
+    def format_text(self, characters: int, form: str = "plain") -> str:
+        """Write the question and its newest pairs, as many as there is room for, in the order in which they were asked.
 
         Args:
             form: a name in `CHAIN_FORMS`.
@@ -277,15 +277,15 @@ class Chain(State):
         Intermediate query 2: Whose?
         Intermediate answer 2: Nokia's.
         """
-        if (known := CHAIN_FORMS.get(form)) is None:
+        if (chain_form := CHAIN_FORMS.get(form)) is None:
             raise WiringError(f"No chain is written as {form!r}. Write one of {', '.join(CHAIN_FORMS)}.")
-        lines = [line for line in [known.question.format(question=self.query.question)] if line]
+        lines = [line for line in [chain_form.question.format(question=self.query.question)] if line]
         room = characters - sum(map(len, lines))
         newest: list[str] = []
         for number, (question, answer) in reversed(list(enumerate(self.pairs, 1))):
-            text = known.pair.format(number=number, question=question, answer=answer)
+            text = chain_form.pair.format(number=number, question=question, answer=answer)
             room -= len(text) + 1
             if room < 0:
                 break
             newest.append(text)
-        return "\n".join(lines + (newest[::-1] or [known.empty])).rstrip("\n")
+        return "\n".join(lines + (newest[::-1] or [chain_form.empty])).rstrip("\n")

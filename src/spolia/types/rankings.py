@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from spolia.errors import QueryError
 from spolia.types import notebook
 from spolia.types.documents import Node
-from spolia.types.value import Record, Value, explaining, maker, refuse_type
+from spolia.types.value import Record, Value, explaining_field, refuse_type, unchecked_constructor
 
 ROLES = ("system", "user", "assistant")
 
 
 class Filter(Value):
-    """Which nodes may be found, by their metadata; `spolia.filters` has the conditions."""
+    """Condition on the metadata of nodes that may be found; `spolia.filters` has the conditions."""
 
     def accepts(self, record: Record, /) -> bool:
-        """Whether all values of the fields, defaults filled in, fulfil it."""
+        """Return whether all values of the fields, defaults filled in, fulfil it."""
         raise NotImplementedError
 
 
@@ -39,7 +39,7 @@ class Message(Value):
 
 @dataclass(frozen=True)
 class Query(Value):
-    """A question on its way through a flow.
+    """Question on its way through a flow.
 
     Args:
         text: to search for.
@@ -76,21 +76,21 @@ class Query(Value):
             refuse_type(self, "filter", "a condition: where(year=2020), from spolia.filters")
         if self.history:
             object.__setattr__(self, "history", tuple(self.history))
-            if wrong := [one for one in self.history if not isinstance(one, Message)]:
+            if wrong := [message for message in self.history if not isinstance(message, Message)]:
                 raise QueryError(
                     f"The history holds {wrong[0]!r:.80} ({type(wrong[0]).__name__}). Write Message('user', '...')."
                 )
 
     def rewritten(self, text: str) -> Query:
-        """This query searching for another text; the original question stays."""
+        """Return this query with another text to search for; the original question stays."""
         return replace(self, text=text, vector=None, origin=self)
 
     def condensed(self, question: str) -> Query:
-        """This query with a standalone question in place of the follow-up and its history."""
+        """Return this query with a standalone question in place of the follow-up and its history."""
         return replace(self, text=question, question=question, vector=None, history=(), origin=self)
 
     def asking(self, question: str) -> Query:
-        """A query of its own on the way to this one's answer: another question; filter and sample stay.
+        """Return a query of its own on the way to this one's answer: another question; filter and sample stay.
 
         It is standalone, so it has no history.
         """
@@ -102,7 +102,7 @@ Queries: TypeAlias = tuple[Query, ...]
 
 @dataclass(frozen=True)
 class Hit(Value):
-    """A node that was found. Higher score is better, always.
+    """Node that was found. Higher score is better, always.
 
     Args:
         node: to show.
@@ -114,7 +114,7 @@ class Hit(Value):
 
     node: Node
     score: float
-    parts: tuple[tuple[str, float], ...] = explaining(())
+    parts: tuple[tuple[str, float], ...] = explaining_field(())
     found: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class Hit(Value):
 
     @property
     def parts_text(self) -> str:
-        """The scores that were fused, or what features add to the score, in words.
+        """Return the scores that were fused, or what features add to the score, in words.
 
         >>> Hit(Node("n", "Salt is dug."), 1.5, (("bm25", 1.25), ("dense", 0.25))).parts_text
         'bm25 1.25, dense 0.25'
@@ -131,7 +131,7 @@ class Hit(Value):
         return ", ".join(f"{name} {score:.3g}" for name, score in self.parts)
 
     def json(self) -> dict[str, Any]:
-        """Plain data, as `spolia search --json` prints it: where it stands, its scores, its text."""
+        """Return plain data, as `spolia search --json` prints it: where it stands, its scores, its text."""
         node = self.node
         return {
             "place": node.place,
@@ -146,20 +146,18 @@ class Hit(Value):
         }
 
 
-_hit = maker(Hit)
+_make_hit = unchecked_constructor(Hit)
 
 
-class Fetch(Protocol):
-    """Fetches nodes by their keys; those that may not be read any more are left out. Equal for all that was found at
-    one generation of a store for one asker.
-    """
+class NodeFetcher(Protocol):
+    """Fetcher of nodes by their keys, without those that may no longer be read. Equal for all hits of one generation of
+    a store and one asker."""
 
     def __call__(self, keys: Sequence[int], /) -> Mapping[int, Node]: ...
 
     def for_fusion(self) -> Callable[[Sequence[int]], Mapping[int, Node]] | None:
-        """The same by the rights of this moment; None if reader lists have changed since the generation: the scores of
-        what is hidden by now may not count.
-        """
+        """Return the fetcher by the rights of this moment; None if reader lists have changed since the generation:
+        scores of nodes hidden by now may not count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,14 +170,14 @@ class LateHits:
 
     keys: Sequence[int]
     scores: Sequence[float]
-    fetch: Fetch
+    fetch: NodeFetcher
 
     def hits(self) -> tuple[Hit, ...]:
-        """The hits, best first; equal scores by the ids of their nodes."""
-        there = self.fetch(self.keys)
-        scored = ((score, there[key]) for key, score in zip(self.keys, self.scores, strict=True) if key in there)
-        best = sorted(scored, key=lambda one: (-one[0], one[1].id))
-        return tuple(_hit(node, score, (), ()) for score, node in best)
+        """Fetch the hits, best first; equal scores by the ids of their nodes."""
+        nodes = self.fetch(self.keys)
+        scored = ((score, nodes[key]) for key, score in zip(self.keys, self.scores, strict=True) if key in nodes)
+        best = sorted(scored, key=lambda pair: (-pair[0], pair[1].id))
+        return tuple(_make_hit(node, score, (), ()) for score, node in best)
 
 
 @dataclass(frozen=True)
@@ -212,15 +210,15 @@ class Ranking(Value):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
-    def late(self) -> LateHits | None:
-        """What is still to be fetched; None where the hits are there."""
-        found: LateHits | None = self.__dict__.get("_late")
-        return found
+    def late_hits(self) -> LateHits | None:
+        """Return the hits still to be fetched; None if they are there."""
+        late_hits: LateHits | None = self.__dict__.get("_late")
+        return late_hits
 
     def fetched(self) -> Self:
-        """This ranking, whose hits are there."""
-        if (late := self.late) is not None:
-            self.__dict__["hits"] = late.hits()
+        """Return this ranking after fetching its hits."""
+        if (late_hits := self.late_hits) is not None:
+            self.__dict__["hits"] = late_hits.hits()
             self.__dict__.pop("_late", None)  # which another thread may have done
         return self
 
@@ -242,22 +240,27 @@ class Ranking(Value):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What a model is shown of the hits, best first."""
+        """Return the texts of the hits that a model is shown, best first."""
         return tuple(hit.node.shown_text for hit in self.hits)
 
-    def extended(self, other: Ranking) -> Ranking:
-        """This ranking, and after its hits those of the other one that it lacks: what a loop has found so far."""
-        known = {hit.node.id for hit in self.hits}
-        hits = (*self.hits, *(hit for hit in other.hits if hit.node.id not in known))
-        merged = (name for one in (self, other) if one.hits for name in one.merged or ((one.source, one.query.text),))
+    def extended(self, addition: Ranking) -> Ranking:
+        """Return this ranking with the other one's new hits after its own: what a loop has found so far."""
+        ids = {hit.node.id for hit in self.hits}
+        hits = (*self.hits, *(hit for hit in addition.hits if hit.node.id not in ids))
+        merged = (
+            name
+            for ranking in (self, addition)
+            if ranking.hits
+            for name in ranking.merged or ((ranking.source, ranking.query.text),)
+        )
         return replace(self, hits=hits, merged=tuple(merged))
 
     def cut(self, top_k: int) -> Ranking:
-        """The best `top_k` hits."""
+        """Return the best `top_k` hits."""
         return self if len(self.hits) <= top_k else replace(self, hits=self.hits[:top_k])
 
     def json(self) -> dict[str, Any]:
-        """Plain data, as `spolia search --json` prints it.
+        """Return plain data, as `spolia search --json` prints it.
 
         >>> found = Ranking(Query("salt"), (Hit(Node("n", "Salt is dug.", uri="salt.txt"), 1.5),)).json()
         >>> found["query"], found["hits"][0]["place"]
@@ -266,7 +269,7 @@ class Ranking(Value):
         return {"query": self.query.text, "hits": [hit.json() for hit in self.hits]}
 
     def __str__(self) -> str:
-        """A line for each hit: its rank, score and place.
+        """Return a line for each hit: its rank, score and place.
 
         >>> print(Ranking(Query("salt"), (Hit(Node("n", "Salt is dug.", uri="salt.txt"), 1.5),)))
         1  1.5  salt.txt
@@ -279,4 +282,4 @@ class Ranking(Value):
             (rank, float(hit.score), hit.node.place, hit.node.text, hit.parts_text)[: len(head)]
             for rank, hit in enumerate(self.hits, 1)
         )
-        return notebook.paragraph(self.query.text) + notebook.table(head, rows)
+        return notebook.render_paragraph(self.query.text) + notebook.render_table(head, rows)

@@ -19,7 +19,7 @@ _SPANS = {"second": timedelta(0), "minute": timedelta(seconds=59), "hour": timed
 
 
 class Time(str):
-    """A text that says a time, and the period that it means: a year, a month, a day, an hour, a minute or a second.
+    """Text that says a time, and the period that it means: a year, a month, a day, an hour, a minute or a second.
 
     Attributes:
         first: second of the period, in UTC.
@@ -38,61 +38,61 @@ class Time(str):
     last: str
 
     def __new__(cls, text: str) -> Self:
-        found = super().__new__(cls, text)
-        found.first, found.last = _ends(text)
-        return found
+        time = super().__new__(cls, text)
+        time.first, time.last = _find_period(text)
+        return time
 
     @classmethod
     @lru_cache(maxsize=256)
-    def of(cls, text: str) -> Self:
-        """`Time(text)`, cached."""
+    def from_text(cls, text: str) -> Self:
+        """Return `Time(text)`, cached."""
         return cls(text)
 
 
-def _ends(text: str) -> tuple[str, str]:
-    """The first and last second of a time."""
+def _find_period(text: str) -> tuple[str, str]:
+    """Return the first and last second of a time."""
     try:
         if _MOMENT.fullmatch(text):
             datetime.fromisoformat(text)
             return text, text
-        if (said := _TIME.fullmatch(text)) is not None:
-            return _ends_of_days(said) if said["hour"] is None else _ends_of_moments(said)
+        if (match := _TIME.fullmatch(text)) is not None:
+            return _period_of_days(match) if match["hour"] is None else _period_of_moment(match)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{text!r:.60} is not a valid time") from error
     raise ValueError(f"{text!r:.60} is not a year, month, day, or moment with its time zone")
 
 
-def _ends_of_days(said: re.Match[str]) -> tuple[str, str]:
-    year, month, day = int(said["year"]), said["month"], said["day"]
+def _period_of_days(match: re.Match[str]) -> tuple[str, str]:
+    year, month, day = int(match["year"]), match["month"], match["day"]
     begin, until = date(year, int(month or 1), int(day or 1)), int(month or 12)
     last = 31 if until == 12 else (date(year, until + 1, 1) - timedelta(days=1)).day
     end = date(year, until, int(day or last))
     return f"{begin.isoformat()}T00:00:00Z", f"{end.isoformat()}T23:59:59Z"
 
 
-def _ends_of_moments(said: re.Match[str]) -> tuple[str, str]:
-    begin = datetime.fromisoformat(said[0])
-    unit = next(unit for unit in _SPANS if said[unit] is not None)
-    return time_text(begin), time_text(begin + _SPANS[unit])
+def _period_of_moment(match: re.Match[str]) -> tuple[str, str]:
+    begin = datetime.fromisoformat(match[0])
+    unit = next(unit for unit in _SPANS if match[unit] is not None)
+    return format_time(begin), format_time(begin + _SPANS[unit])
 
 
 def is_time(text: str) -> bool:
-    """Whether a text is a year, a month, a day, or a moment with its time zone.
+    """Return whether a text is a year, a month, a day, or a moment with its time zone.
 
     >>> [is_time(text) for text in ("2026", "2026-11-21T10:30+01:00", "2026-11-21T10:30", "2026-13", "yesterday")]
     [True, True, False, False, False]
     """
     try:
-        _ends(text)
+        _find_period(text)
     except ValueError:
         return False
     return True
 
 
-def time_text(time: date) -> str:
-    """A day, or a moment to the second: in UTC, with a `Z`, unless it says no time zone.
+def format_time(time: date) -> str:
+    """Write a day, or a moment to the second: in UTC, with a `Z`, unless it says no time zone.
 
-    >>> time_text(date(2026, 11, 21)), time_text(datetime.fromisoformat("2026-11-21T10:30:00+01:00"))
+    >>> format_time(date(2026, 11, 21)), format_time(datetime.fromisoformat("2026-11-21T10:30:00+01:00"))
     ('2026-11-21', '2026-11-21T09:30:00Z')
     """
     if not isinstance(time, datetime):
@@ -103,7 +103,7 @@ def time_text(time: date) -> str:
 
 
 def scalar_of(value: object) -> Scalar:
-    """A value as metadata hold it: times as texts, numbers of numpy and others as Python's own.
+    """Return a value as metadata hold it: times as texts, numbers of numpy and others as Python's own.
 
     Raises:
         ValueError: metadata cannot hold the value, or it is a moment without a time zone.
@@ -119,7 +119,7 @@ def scalar_of(value: object) -> Scalar:
             "it is a time here, with .replace(tzinfo=UTC) where it is one in UTC, or write a date"
         )
     if isinstance(value, date):
-        return time_text(value)
+        return format_time(value)
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):

@@ -23,18 +23,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return documents.store(tmp_path_factory.mktemp("creation"))
 
 
-def made(corpus: Corpus, llm: LanguageModel, n: int = 4, **how: object) -> CreatedQuestions:
-    return create({recipe("factoid", corpus.group(), llm, **how): n})  # type: ignore[arg-type]
+def made(corpus: Corpus, llm: LanguageModel, n: int = 4, **options: object) -> CreatedQuestions:
+    return create({recipe("factoid", corpus.group(), llm, **options): n})  # type: ignore[arg-type]
 
 
 def test_each_question_is_kept_or_dropped_for_a_reason(corpus: Corpus) -> None:
-    found = made(corpus, documents.model())
-    assert [draft.question for draft in found.kept] == ["When was Ann Bellson born?"]
-    assert found.counts == {
+    created_questions = made(corpus, documents.model())
+    assert [draft.question for draft in created_questions.kept] == ["When was Ann Bellson born?"]
+    assert created_questions.counts == {
         "KeepSelfContained": {"it points at": 1, "nobody understands it who does not see the passage": 1},
         "KeepAnswered": {"its passages do not answer it": 1},
     }
-    assert (found.missing, found.stopped) == ({"factoid": 3}, {"factoid": "passages"})
+    assert (created_questions.missing, created_questions.stopped) == ({"factoid": 3}, {"factoid": "passages"})
 
 
 def test_gold_is_the_quoted_words_and_says_where_it_is_from(corpus: Corpus) -> None:
@@ -52,42 +52,45 @@ def test_gold_is_the_quoted_words_and_says_where_it_is_from(corpus: Corpus) -> N
 
 
 def test_a_row_does_not_depend_on_its_neighbours(corpus: Corpus) -> None:
-    one = recipe("factoid", corpus.group(), documents.model())
-    drafts = one.sample(SampleRange(0, 4))
-    together = one.body.batch(drafts)
-    assert together == [one.body(draft) for draft in drafts]
-    assert together == one.body.batch(drafts[::-1])[::-1]
+    item = recipe("factoid", corpus.group(), documents.model())
+    drafts = item.sample(SampleRange(0, 4))
+    together = item.body.batch(drafts)
+    assert together == [item.body(draft) for draft in drafts]
+    assert together == item.body.batch(drafts[::-1])[::-1]
     texts = [draft.passages[0].text for draft in drafts]
     for draft in drafts:  # no prompt holds another row's passage
-        prompts = [str(call) for call in prompts_of(one.body.steps[0], draft)]  # type: ignore[attr-defined]
+        prompts = [str(call) for call in prompts_of(item.body.steps[0], draft)]  # type: ignore[attr-defined]
         assert prompts
-        assert not any(other in prompts[0] for other in texts if other != draft.passages[0].text)
+        assert not any(other_text in prompts[0] for other_text in texts if other_text != draft.passages[0].text)
 
 
 def prompts_of(step: object, draft: object) -> list[object]:
-    from spolia.core.replacement import replaced
+    from spolia.core.replacement import replace_parts
     from spolia.models.prompting.stand_in_models import Silent, Unanswered
 
-    seen: list[object] = []
-    silent = replaced(step, lambda one: Silent(one, lambda m, p, t: seen.append(p)) if one is step.llm else one)  # type: ignore
+    results: list[object] = []
+    llm = step.llm  # type: ignore[attr-defined]
+    silent = replace_parts(step, lambda part: Silent(part, lambda m, p, t: results.append(p)) if part is llm else part)
     with pytest.raises(Unanswered):
         silent(draft)
-    return seen
+    return results
 
 
 def test_a_longer_sample_begins_with_the_shorter_one(corpus: Corpus) -> None:
     sample = recipe("factoid", corpus.group(), documents.model()).sample
     assert sample(SampleRange(0, 4))[:2] == sample(SampleRange(0, 2))
     assert sample(SampleRange(1, 3)) == sample(SampleRange(0, 4))[1:3]
-    other = recipe("factoid", corpus.group(), documents.model(), seed=1).sample
-    assert {d.passages[0].id for d in other(SampleRange(0, 9))} == {d.passages[0].id for d in sample(SampleRange(0, 9))}
+    other_sample = recipe("factoid", corpus.group(), documents.model(), seed=1).sample
+    assert {d.passages[0].id for d in other_sample(SampleRange(0, 9))} == {
+        d.passages[0].id for d in sample(SampleRange(0, 9))
+    }
 
 
 def test_a_recipe_is_an_ordinary_flow(corpus: Corpus) -> None:
     flow = recipe("factoid", corpus.group(), documents.model()).flow
     assert [draft.is_kept for draft in flow(SampleRange(0, 4))].count(True) == 1
-    found = check(flow)
-    assert (found.takes, found.gives, found.problems) == ("SampleRange", "tuple[QuestionDraft, ...]", ())
+    result = check(flow)
+    assert (result.takes, result.gives, result.problems) == ("SampleRange", "tuple[QuestionDraft, ...]", ())
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -109,8 +112,8 @@ def test_threads_and_a_run_change_nothing(corpus: Corpus) -> None:
 def test_what_was_asked_is_not_asked_again(corpus: Corpus, tmp_path: Path) -> None:
     for calls in (10, 0):
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache) as run, run.lane() as lane:
-            found = made(corpus, documents.model())
-        assert (len(found.kept), lane.spent.calls) == (1, calls)
+            created_questions = made(corpus, documents.model())
+        assert (len(created_questions.kept), lane.spent.calls) == (1, calls)
 
 
 @pytest.mark.slow
@@ -128,15 +131,15 @@ def test_a_model_that_writes_nothing_useful_is_not_asked_for_ever(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creation, "BATCH_SIZE", 1)
-    found = made(corpus, ScriptedModel(("none",)), n=1)
-    assert (len(found.dropped), found.stopped) == (4, {"factoid": "tries"})
+    created_questions = made(corpus, ScriptedModel(("none",)), n=1)
+    assert (len(created_questions.dropped), created_questions.stopped) == (4, {"factoid": "tries"})
 
 
 def test_an_estimate_asks_nothing_and_counts_every_step(corpus: Corpus) -> None:
-    found = estimate(recipe("factoid", corpus.group(), documents.model()), 100)
-    assert found["calls"] == 400
-    assert found["tokens"] > 0
-    assert found["most_calls"] == 100 * 4 * 8
+    data = estimate(recipe("factoid", corpus.group(), documents.model()), 100)
+    assert data["calls"] == 400
+    assert data["tokens"] > 0
+    assert data["most_calls"] == 100 * 4 * 8
     assert estimate(recipe("unanswerable", corpus.group(), documents.model()), 100)["most_calls"] == 100 * 4 * 5
 
 

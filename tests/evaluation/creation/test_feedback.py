@@ -14,7 +14,7 @@ from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.evaluation.creation.feedback import Feedback, FeedbackQueue, drafts_of
 from spolia.evaluation.creation.items import tuning_item
 from spolia.evaluation.data.dataset import part_of
-from spolia.journal.values import hiding
+from spolia.journal.values import make_redaction
 from spolia.types import Span
 
 NODES = {id: Node(id, text, f"{id}.txt", span=Span(5, 5 + len(text))) for id, text in (
@@ -23,14 +23,14 @@ NODES = {id: Node(id, text, f"{id}.txt", span=Span(5, 5 + len(text))) for id, te
 GOOD = Feedback("r", "ann", "What causes tides?", "The moon [1].", False, ("tides",), ("mines",), "up")
 
 
-def draft(one: Feedback) -> QuestionDraft:
-    (found,) = drafts_of([one], NODES)
-    return found
+def draft(feedback: Feedback) -> QuestionDraft:
+    (question_draft,) = drafts_of([feedback], NODES)
+    return question_draft
 
 
 def test_a_good_answer_has_the_cited_passages_as_gold() -> None:
-    found = draft(GOOD)
-    assert (found.answers, [(quote.start, quote.text) for quote in found.quotes]) == (
+    question_draft = draft(GOOD)
+    assert (question_draft.answers, [(quote.start, quote.text) for quote in question_draft.quotes]) == (
         ("The moon.",), [(5, "The moon causes the tides.")],
     )  # fmt: skip
     assert draft(replace(GOOD, answer="Unknown.", abstained=True, cited=())).type == "unanswerable"
@@ -51,7 +51,7 @@ def test_what_is_not_known_to_be_right_is_dropped(changed: dict[str, Any]) -> No
 
 def test_no_question_is_in_the_part_that_reports() -> None:
     drafts = [draft(replace(GOOD, question=f"What causes tide {number}?")) for number in range(50)]
-    assert {part_of(tuning_item(one).id) for one in drafts} == {"tune", "select"}
+    assert {part_of(tuning_item(item).id) for item in drafts} == {"tune", "select"}
 
 
 def test_the_queue_keeps_one_line_for_equal_feedback_and_survives_a_cut(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_queue_keeps_one_line_for_equal_feedback_and_survives_a_cut(tmp_path
 
 
 def test_what_is_to_be_hidden_is_not_written(tmp_path: Path) -> None:
-    queue, mail = FeedbackQueue(tmp_path / "feedback.jsonl", hiding(Patterns())), "ann@example.org"
+    queue, mail = FeedbackQueue(tmp_path / "feedback.jsonl", make_redaction(Patterns())), "ann@example.org"
     queue.add(replace(GOOD, question=f"Who is {mail}?", answer=mail, reason=f"Ask {mail}.", corrected=mail))
     assert mail.encode() not in queue.file.read_bytes()
     assert queue.read()["r"].reason == "Ask [EMAIL]."

@@ -87,8 +87,8 @@ def test_what_is_no_question_is_never_taken_for_one(reply: str) -> None:
     draft = WriteQuestion(ScriptedModel((reply,)))(DRAFT.but(question=""))
     assert (draft.is_kept, draft.question) == (False, "")
     assert draft.reason.startswith(UNUSABLE)
-    kept = Evolve(ScriptedModel((reply,)), EVOLUTIONS["compress"])(DRAFT)  # which has a question already
-    assert (kept.question, kept.evolved_from) == (ASKED, "")
+    question_draft = Evolve(ScriptedModel((reply,)), EVOLUTIONS["compress"])(DRAFT)  # which has a question already
+    assert (question_draft.question, question_draft.evolved_from) == (ASKED, "")
 
 
 HOPS = ("First question: Who is A?\nFirst answer: B\nSecond question: Who is B?\nSecond answer: C\n"
@@ -103,10 +103,10 @@ def test_simple_questions_are_read_for_as_many_passages_as_there_are() -> None:
         HopQuestions().parse(HOPS + "Question: I cannot write it.")
     unread = WriteMultiHop(ScriptedModel(("Who is it?",)))(DRAFT)
     assert unread.reason.startswith(UNUSABLE)
-    passages = tuple(Node(f"n{at}", f"{name} is {name}.", f"d{at}") for at, name in enumerate("AB"))
+    passages = tuple(Node(f"n{index}", f"{name} is {name}.", f"d{index}") for index, name in enumerate("AB"))
     two = QuestionDraft("multi-hop", passages)
-    found = WriteMultiHop(ScriptedModel((HOPS + "Question: Who is A of A?",)))(two)
-    assert found.reason == "the model wrote 3 simple questions of 2 passages"
+    question_draft = WriteMultiHop(ScriptedModel((HOPS + "Question: Who is A of A?",)))(two)
+    assert question_draft.reason == "the model wrote 3 simple questions of 2 passages"
 
 
 def test_a_reply_without_a_form_is_refused() -> None:
@@ -192,6 +192,12 @@ def test_an_answer_that_only_looks_open_is_kept(answer: str) -> None:
 
 
 def test_words_around_what_was_left_out_are_two_quotes() -> None:
-    found = KeepQuoted()(DRAFT.but(evidence=("Clovis made Paris his capital [...] the court ... followed him",)))
-    assert [quote.text for quote in found.quotes] == ["Clovis made Paris his capital", "the court", "followed him"]
+    question_draft = KeepQuoted()(
+        DRAFT.but(evidence=("Clovis made Paris his capital [...] the court ... followed him",))
+    )
+    assert [quote.text for quote in question_draft.quotes] == [
+        "Clovis made Paris his capital",
+        "the court",
+        "followed him",
+    ]
     assert not KeepQuoted()(DRAFT.but(evidence=("Clovis made ... a long journey",))).is_kept

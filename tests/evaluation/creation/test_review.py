@@ -73,19 +73,19 @@ def test_what_nobody_touched_comes_back_unchanged_through_any_spreadsheet(
     tmp_path: Path, rows: list[tuple[str, list[str], str]]
 ) -> None:
     drafts = [
-        DRAFT.but(question=f"{asked}?", answers=tuple(answers), quotes=(QUOTE.but(text=words),))
-        for asked, answers, words in rows
+        DRAFT.but(question=f"{request}?", answers=tuple(answers), quotes=(QUOTE.but(text=words),))
+        for request, answers, words in rows
     ]
     path, items = written(tmp_path, *drafts)
     cells = rows_of(path)
     ways: list[dict[str, Any]] = [
         {}, {"mark": ";"}, {"mark": "\t", "code": "utf-16"}, {"end": "\r\n"}, {"mark": ";", "end": "\r\n"},
     ]  # fmt: skip
-    for how in ways:
-        saved(path, cells, **how)
-        found = apply_review(path, items)
-        assert found.items == tuple(items), how
-        assert (found.changed, found.rejected) == (0, 0)
+    for way in ways:
+        saved(path, cells, **way)
+        review = apply_review(path, items)
+        assert review.items == tuple(items), way
+        assert (review.changed, review.rejected) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_no_id_is_a_number_to_a_spreadsheet() -> None:
 
 
 def test_no_cell_is_longer_than_a_spreadsheet_takes(tmp_path: Path) -> None:
-    long = tuple(NODE.but(id=f"n{at}", text="words " * 200_000) for at in range(3))
+    long = tuple(NODE.but(id=f"n{index}", text="words " * 200_000) for index in range(3))
     path, _ = written(tmp_path, DRAFT.but(passages=long))
     csv.field_size_limit(10**7)
     assert max(map(len, rows_of(path)[0].values())) <= LONGEST_CELL

@@ -16,7 +16,7 @@ from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
 from spolia.evaluation.creation.recipes import Recipe, recipe
 from spolia.indexing import temporary
 from spolia.testing import OpenAIServer, ServedReply
-from spolia.testing.server import Received
+from spolia.testing.server import ReceivedRequest
 from spolia.types import Failure, Message, Prompt
 
 from .test_world import WORLD
@@ -30,9 +30,9 @@ class Uneven(OpenAIServer):
 
     model = WorldModel(errs=0.3)
 
-    def next_for(self, request: Received) -> ServedReply:
-        super().next_for(request)
-        messages = tuple(Message(one["role"], one["content"]) for one in request.body["messages"])
+    def next_reply(self, request: ReceivedRequest) -> ServedReply:
+        super().next_reply(request)
+        messages = tuple(Message(message["role"], message["content"]) for message in request.body["messages"])
         time.sleep(Random(str(messages)).choice((0.0, 0.0, 0.004)))
         return ServedReply(self.model.generate(Prompt(messages)).text)
 
@@ -40,23 +40,23 @@ class Uneven(OpenAIServer):
 @pytest.fixture(scope="module")
 def corpus() -> Iterator[Corpus]:
     texts = {document["title"]: document["text"] for document in list(WORLD.documents())[:24]}
-    with temporary(texts) as found:
-        yield found
+    with temporary(texts) as new_corpus:
+        yield new_corpus
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Uneven]:
-    with Uneven() as found:
-        yield found
+    with Uneven() as uneven_server:
+        yield uneven_server
 
 
 @pytest.fixture(scope="module")
 def made(corpus: Corpus, server: Uneven) -> tuple[Recipe, dict[str, QuestionDraft]]:
     """A recipe, and what each row becomes by itself."""
-    one = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""), evolve=("compress",))
-    drafts = one.sample(SampleRange(0, 12))
+    item = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""), evolve=("compress",))
+    drafts = item.sample(SampleRange(0, 12))
     assert len(drafts) == 12
-    return one, {draft.passages[0].id: one.body(draft) for draft in drafts}
+    return item, {draft.passages[0].id: item.body(draft) for draft in drafts}
 
 
 @settings(max_examples=3)
@@ -66,28 +66,30 @@ def made(corpus: Corpus, server: Uneven) -> tuple[Recipe, dict[str, QuestionDraf
 def test_a_row_gives_the_same_question_in_any_order_batch_and_number_of_threads_and_after_a_kill(
     made: tuple[Recipe, dict[str, QuestionDraft]], tmp_path: Path, seed: int, batch: int, threads: int, kept: int
 ) -> None:
-    one, wanted = made
-    drafts = list(one.sample(SampleRange(0, 12)))
+    request, expected_value = made
+    drafts = list(request.sample(SampleRange(0, 12)))
     Random(seed).shuffle(drafts)
     path = tmp_path / f"{seed}-{batch}-{threads}-{kept}.db"
     with Runs(path) as runs, Run(cache=runs.cache, threads=threads):
-        for at in range(0, kept % len(drafts), batch):  # what was done before a kill is in the cache
-            one.body.batch(drafts[at : at + batch])
-    found: dict[str, QuestionDraft | Failure] = {}
+        for index in range(0, kept % len(drafts), batch):  # what was done before a kill is in the cache
+            request.body.batch(drafts[index : index + batch])
+    found_result: dict[str, QuestionDraft | Failure] = {}
     with Runs(path) as runs, Run(cache=runs.cache, threads=threads):
-        for at in range(0, len(drafts), batch):
-            rows = drafts[at : at + batch]
-            found |= {draft.passages[0].id: result for draft, result in zip(rows, one.body.batch(rows), strict=True)}
-    assert found == wanted
+        for index in range(0, len(drafts), batch):
+            rows = drafts[index : index + batch]
+            found_result |= {
+                draft.passages[0].id: result for draft, result in zip(rows, request.body.batch(rows), strict=True)
+            }
+    assert found_result == expected_value
 
 
 def test_no_request_holds_a_passage_of_another_row(corpus: Corpus, server: Uneven) -> None:
     """AutoRAG's writers append to one list of messages, so that each request carries all rows before it."""
-    one = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""))
-    drafts = one.sample(SampleRange(0, 12))
+    item = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""))
+    drafts = item.sample(SampleRange(0, 12))
     server.requests.clear()
-    one.body.batch(drafts)
+    item.body.batch(drafts)
     texts = [draft.passages[0].text for draft in drafts]
-    sent = ["\n".join(message["content"] for message in request.body["messages"]) for request in server.requests]
-    assert {sum(text in prompt for text in texts) for prompt in sent} <= {0, 1}
+    sent_texts = ["\n".join(message["content"] for message in request.body["messages"]) for request in server.requests]
+    assert {sum(text in prompt for text in texts) for prompt in sent_texts} <= {0, 1}
     assert {len(request.body["messages"]) for request in server.requests} <= {2, 4}  # asked, or asked once again

@@ -42,9 +42,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def hops(*more: tuple[str, ...]) -> ScriptedModel:
-    both = r"passages number=\"2\""
+    passage_mark = r"passages number=\"2\""
     return ScriptedModel((
-        *more, (JOINS, JOINED), (POINTS, "yes"), (ANSWERS + both, QUOTED), (ANSWERS, "I do not know."), (JUDGES, "yes"),
+        *more, (JOINS, JOINED), (POINTS, "yes"), (ANSWERS + passage_mark, QUOTED), (ANSWERS, "I do not know."), (JUDGES, "yes"),
     ))  # fmt: skip
 
 
@@ -65,11 +65,11 @@ def test_a_question_that_one_passage_answers_is_no_question_of_two(corpus: Corpu
         r"(?s)You answer a question from the passages alone(?!.*number=\"2\").*Cyr Dorlan",
         "Answer: Cyr Dorlan\nQuotes:\nx",
     )
-    found = create({recipe("multi-hop", corpus.group(), hops(alone)): 1})
-    assert found.counts == {"KeepMultiHop": {"it is answered without one of its passages": 1}}
+    result = create({recipe("multi-hop", corpus.group(), hops(alone)): 1})
+    assert result.counts == {"KeepMultiHop": {"it is answered without one of its passages": 1}}
     half = (ANSWERS + r"number=\"2\"", "Answer: Cyr Dorlan\nQuotes:\nThe mayor of the small town of Garholm")
-    found = create({recipe("multi-hop", corpus.group(), hops(half)): 1})
-    assert found.counts == {"KeepQuoted": {"1 of 2 passages are not quoted": 1}}
+    result = create({recipe("multi-hop", corpus.group(), hops(half)): 1})
+    assert result.counts == {"KeepQuoted": {"1 of 2 passages are not quoted": 1}}
 
 
 @pytest.mark.slow
@@ -96,11 +96,11 @@ def test_titles_link_documents_in_scripts_without_capitals(tmp_path: Path) -> No
 def test_an_unanswerable_question_has_no_gold_and_is_answered_by_no_document(corpus: Corpus) -> None:
     asks, reads = (LACKS, "How tall was Ann Bellson?"), r"(?s)Answer from the numbered passages"
     llm = ScriptedModel((asks, (POINTS, "yes"), (reads, "I do not know."), ("", "I do not know.")))
-    found = create({recipe("unanswerable", corpus.group(), llm): 2})
-    (draft,) = found.kept  # the same question of other passages is a near-duplicate
+    result = create({recipe("unanswerable", corpus.group(), llm): 2})
+    (draft,) = result.kept  # the same question of other passages is a near-duplicate
     item = item_of(draft)
     assert (item.type, item.gold, item.answers) == ("unanswerable", (), ())
-    assert found.counts == {"DropNearDuplicates": {"almost the same as": 3}}
+    assert result.counts == {"DropNearDuplicates": {"almost the same as": 3}}
     knows = ScriptedModel((asks, (POINTS, "yes"), ("", "She was five feet tall [1].")))
     assert not create({recipe("unanswerable", corpus.group(), knows): 1}).kept
 
@@ -121,8 +121,8 @@ def test_a_question_is_evolved_and_says_from_what(corpus: Corpus) -> None:
 def test_a_known_answer_is_dropped_where_that_is_asked_for(corpus: Corpus) -> None:
     llm = documents.model((r"(?s)from what you know.*When was Ann Bellson born", "She was born in 1871."))
     assert len(create({recipe("factoid", corpus.group(), llm): 4}).kept) == 1
-    found = create({recipe("factoid", corpus.group(), llm, unknown=True): 4})
-    assert found.counts["KeepUnknown"] == {"the model answers it without any document": 1}
+    result = create({recipe("factoid", corpus.group(), llm, unknown=True): 4})
+    assert result.counts["KeepUnknown"] == {"the model answers it without any document": 1}
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_every_prompt_is_there_in_all_languages_with_the_same_places() -> None:
     folder = Path(template._path("spolia:evaluation/creation/prompts/factoid.txt")).parent
     names = {path.name.partition(".")[0] for path in folder.iterdir()}
     for name in names:
-        found = template.read_all(f"spolia:evaluation/creation/prompts/{name}.txt")
-        assert set(found) == set(template.LANGUAGES)
-        assert len({one.places for one in found.values()}) == 1, name
+        templates = template.read_all(f"spolia:evaluation/creation/prompts/{name}.txt")
+        assert set(templates) == set(template.LANGUAGES)
+        assert len({item.places for item in templates.values()}) == 1, name
 
 
 @check_each(
@@ -187,32 +187,39 @@ def test_a_new_document_moves_none_of_the_others_past_each_other(tmp_path: Path)
     corpus = Corpus(tmp_path / "s.spolia").create()
     add_texts(corpus, {f"{n}": f"Passage number {n} says what is true of the thing {n}. " * 3 for n in range(20)})
     sample = SamplePassages(corpus.group(), seed=3)
-    before = [draft.passages[0].uri for draft in sample(SampleRange(0, 99))]
+    previous_uris = [draft.passages[0].uri for draft in sample(SampleRange(0, 99))]
     add_texts(corpus, {"new": "Something else that is long enough to be a passage of a store, twice over. " * 2})
-    after = [draft.passages[0].uri for draft in sample(SampleRange(0, 99))]
-    assert len(before) == 20
-    assert [uri for uri in after if uri != "text:new"] == before
+    later_uris = [draft.passages[0].uri for draft in sample(SampleRange(0, 99))]
+    assert len(previous_uris) == 20
+    assert [uri for uri in later_uris if uri != "text:new"] == previous_uris
 
 
 def test_the_same_words_with_another_number_or_answer_are_another_question() -> None:
     def ask(question: str, answer: str) -> QuestionDraft:
         return QuestionDraft("factoid", (), question=question, answers=(answer,))
 
-    one = ask("What was the revenue of Acme Works in the year 2019?", "5")
-    others = (
+    question_draft = ask("What was the revenue of Acme Works in the year 2019?", "5")
+    question_drafts = (
         ask("What was the revenue of Acme Works in the year 2020?", "5"),
         ask("What was the revenue of Acme Walks in the year 2019?", "5"),
         ask("What was the return of Acme Works in the year 2019?", "6"),
         ask("So what was the revenue of Acme Works in the year 2019?", "5"),
         ask("what was the revenue of Acme Works in the year 2019", "9"),
     )
-    assert [draft.is_kept for draft in DropNearDuplicates()((one, *others))] == [True, True, True, True, False, False]
+    assert [draft.is_kept for draft in DropNearDuplicates()((question_draft, *question_drafts))] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_an_unknown_type_is_refused(corpus: Corpus) -> None:
     with pytest.raises(DataError, match="factoid, concept"):
         recipe("riddle", corpus.group(), documents.model())
-    assert {recipe(one, corpus.group(), documents.model()).type for one in TYPES} == set(TYPES)
+    assert {recipe(kind, corpus.group(), documents.model()).type for kind in TYPES} == set(TYPES)
 
 
 @check_each(
@@ -241,8 +248,8 @@ def test_a_store_that_may_only_be_read_gives_the_same_pairs(corpus: Corpus, monk
     def denied(self: NodeGraph) -> None:
         raise StoreError("it may only be read") from PermissionError(errno.EACCES, "denied")
 
-    before = sample(SampleRange(0, 9))
+    previous_sample = sample(SampleRange(0, 9))
     monkeypatch.setattr(NodeGraph, "snapshot", denied)
-    assert {draft.passages for draft in sample(SampleRange(0, 9))} == {draft.passages for draft in before}
+    assert {draft.passages for draft in sample(SampleRange(0, 9))} == {draft.passages for draft in previous_sample}
     with pytest.raises(StoreError):
         sample.but(graph=sample.graph.but(edges=(Similar(),)))(SampleRange(0, 9))

@@ -38,10 +38,10 @@ def made(corpus: Corpus, type: str, n: int, errs: float) -> CreatedQuestions:
 
 def needed(question: str) -> tuple[str, set[tuple[str, str]]]:
     """The true answer of a question, and the sentences that state it, by file: read from the whole world."""
-    found = answered(question, list(TEXTS.values()))
-    assert found is not None, question
+    result = answered(question, list(TEXTS.values()))
+    assert result is not None, question
     names = list(TEXTS)
-    return found[0], {(names[fact.passage], fact.sentence) for fact in found[1]}
+    return result[0], {(names[fact.passage], fact.sentence) for fact in result[1]}
 
 
 @pytest.mark.parametrize(("type", "n"), [("factoid", 20), ("multi-hop", 16), ("3-hop", 12), ("4-hop", 6),
@@ -50,13 +50,16 @@ def needed(question: str) -> tuple[str, set[tuple[str, str]]]:
 def test_gold_is_what_the_world_says_for_every_question_that_is_kept(
     corpus: Corpus, type: str, n: int, errs: float
 ) -> None:
-    found = made(corpus, type, n, errs)
-    assert len(found.kept) >= n * (0.25 if errs else 0.5), (found.counts, found.stopped)
-    for draft in found.kept:
+    created_questions = made(corpus, type, n, errs)
+    assert len(created_questions.kept) >= n * (0.25 if errs else 0.5), (
+        created_questions.counts,
+        created_questions.stopped,
+    )
+    for draft in created_questions.kept:
         item = item_of(draft)
         answer, sentences = needed(item.question)
-        gold = {(one.document, one.text.rstrip(".") + ".") for group in item.gold for one in group
-                if isinstance(one, Quote)}  # fmt: skip
+        gold = {(node.document, node.text.rstrip(".") + ".") for group in item.gold for node in group
+                if isinstance(node, Quote)}  # fmt: skip
         assert (item.answers, gold) == ((answer,), sentences), item.question
         assert len(item.documents) == LINKED.get(type, 1)
         if "hop" in type:
@@ -67,10 +70,10 @@ def test_gold_is_what_the_world_says_for_every_question_that_is_kept(
 
 @pytest.mark.parametrize("errs", [0.0, 0.4])
 def test_no_document_answers_what_is_called_unanswerable(corpus: Corpus, errs: float) -> None:
-    found = made(corpus, "unanswerable", 12, errs)
-    assert len(found.kept) == 12
-    assert all(answered(draft.question, list(TEXTS.values())) is None for draft in found.kept)
-    assert ("KeepUnanswerable" in found.counts) is (errs > 0)
+    created_questions = made(corpus, "unanswerable", 12, errs)
+    assert len(created_questions.kept) == 12
+    assert all(answered(draft.question, list(TEXTS.values())) is None for draft in created_questions.kept)
+    assert ("KeepUnanswerable" in created_questions.counts) is (errs > 0)
 
 
 def test_mistakes_are_made_and_each_kind_is_dropped(corpus: Corpus) -> None:

@@ -47,7 +47,7 @@ COMPARED = re.compile(r"Which is from an earlier year, (?P<one>.+) or (?P<other>
 
 def facts_of(passages: Sequence[str]) -> list[Fact]:
     """What passages say, sentence by sentence."""
-    return [fact for at, text in enumerate(passages) for fact in _facts(text, at)]
+    return [fact for index, text in enumerate(passages) for fact in _facts(text, index)]
 
 
 def _facts(text: str, passage: int) -> Iterator[Fact]:
@@ -55,18 +55,18 @@ def _facts(text: str, passage: int) -> Iterator[Fact]:
         sentence = text[start:end].strip()
         if year := BEGAN.fullmatch(sentence):
             yield Fact("year", year["a"], year["b"], sentence, passage)
-        for name, written in SAID:
-            found = written.fullmatch(sentence)
-            if found and not year:
-                yield Fact(name, found["a"], found["b"], sentence, passage)
+        for name, sentence_pattern in SAID:
+            match = sentence_pattern.fullmatch(sentence)
+            if match and not year:
+                yield Fact(name, match["a"], match["b"], sentence, passage)
 
 
 def read(question: str) -> tuple[str, tuple[str, ...]] | None:
     """What a question starts from, and the relations that lead to its answer; None for another question."""
-    for name, written in ASKED.items():
-        if found := written.fullmatch(question):
-            about, path = found["a"], [name]
-            while inner := next(((one, m) for one, w in DESCRIBED.items() if (m := w.fullmatch(about))), None):
+    for name, question_pattern in ASKED.items():
+        if match := question_pattern.fullmatch(question):
+            about, path = match["a"], [name]
+            while inner := next(((item, m) for item, w in DESCRIBED.items() if (m := w.fullmatch(about))), None):
                 path.append(inner[0])
                 about = inner[1]["a"]
             return about, tuple(path[::-1])
@@ -77,19 +77,23 @@ def answered(question: str, passages: Sequence[str]) -> tuple[str, tuple[Fact, .
     """The answer that passages give to a question, and the facts that say so."""
     facts = facts_of(passages)
     if compared := COMPARED.fullmatch(question):
-        years = [next((f for f in facts if (f.relation, f.a) == ("year", compared[one])), None) for one in (1, 2)]
-        one, other = years
-        return (min(one, other, key=lambda f: f.b).a, (one, other)) if one and other and one.b != other.b else None
-    if (asked := read(question)) is None:
+        years = [next((f for f in facts if (f.relation, f.a) == ("year", compared[number])), None) for number in (1, 2)]
+        number, other_value = years
+        return (
+            (min(number, other_value, key=lambda f: f.b).a, (number, other_value))
+            if number and other_value and number.b != other_value.b
+            else None
+        )
+    if (question_facts := read(question)) is None:
         return None
-    at, used = asked[0], list[Fact]()
-    for relation in asked[1]:
-        fact = next((fact for fact in facts if (fact.relation, fact.a) == (relation, at)), None)
+    entity, used = question_facts[0], list[Fact]()
+    for relation in question_facts[1]:
+        fact = next((fact for fact in facts if (fact.relation, fact.a) == (relation, entity)), None)
         if fact is None:
             return None
         used.append(fact)
-        at = fact.b
-    return at, tuple(used)
+        entity = fact.b
+    return entity, tuple(used)
 
 
 _BLOCK = re.compile(r'<passages number="\d+">\n(.*?)\n</passages>', re.DOTALL)
@@ -111,8 +115,8 @@ class WorldModel(ScriptedModel):
     def _reply(self, prompt: Prompt) -> str:
         text = prompt.text
         chance = int.from_bytes(blake2b(text.encode(), digest_size=4).digest()) / 2**32
-        passages = _BLOCK.findall(text) or [one.strip() for one in _NUMBERED.findall(text)]
-        question = found[1] if (found := re.search(r"<question>(.*)</question>", text)) else ""
+        passages = _BLOCK.findall(text) or [match.strip() for match in _NUMBERED.findall(text)]
+        question = question_match[1] if (question_match := re.search(r"<question>(.*)</question>", text)) else ""
         mistake = int(chance / self.errs * 97) if chance < self.errs else None
         for begins, reply in (
             ("You write one question that the passage answers", self._factoid),
@@ -124,12 +128,12 @@ class WorldModel(ScriptedModel):
             if begins in text:
                 return reply(passages, question, mistake)
         if "You check an answer" in text:
-            given, truth = re.search(r"<answer>(.*)</answer>", text), answered(question, passages)
-            return "yes" if given and truth and given[1] == truth[0] else "no"
+            answer_match, truth = re.search(r"<answer>(.*)</answer>", text), answered(question, passages)
+            return "yes" if answer_match and truth and answer_match[1] == truth[0] else "no"
         if "You judge whether" in text:
             return "No." if " it " in question else "Yes."
-        known = answered(question, passages)
-        return f"{known[0]} [1]." if known else UNKNOWN
+        truth_value = answered(question, passages)
+        return f"{truth_value[0]} [1]." if truth_value else UNKNOWN
 
     def _factoid(self, passages: Sequence[str], _: str, mistake: int | None) -> str:
         facts = [fact for fact in facts_of(passages) if fact.relation != "year"]
@@ -144,7 +148,7 @@ class WorldModel(ScriptedModel):
 
     def _joined(self, passages: Sequence[str], _: str, mistake: int | None) -> str:
         for way in (list(passages), list(passages)[::-1]):
-            facts = [[fact for fact in facts_of([one]) if fact.relation != "year"] for one in way]
+            facts = [[fact for fact in facts_of([item]) if fact.relation != "year"] for item in way]
             for path in paths(facts):
                 if len(dict.fromkeys([path[0].a, *(fact.b for fact in path)])) <= len(path):
                     continue
@@ -160,8 +164,8 @@ class WorldModel(ScriptedModel):
         years = [fact for fact in facts_of(passages) if fact.relation == "year"]
         if len({fact.passage for fact in years}) < 2:
             return "none"
-        one, other = years[0], years[0 if mistake is not None else -1]
-        return f"Which is from an earlier year, {one.a} or {other.a}?"
+        year, other_year = years[0], years[0 if mistake is not None else -1]
+        return f"Which is from an earlier year, {year.a} or {other_year.a}?"
 
     def _lacking(self, passages: Sequence[str], _: str, mistake: int | None) -> str:
         facts = facts_of(passages)
@@ -173,16 +177,16 @@ class WorldModel(ScriptedModel):
         return ABSENT[len(passages[0]) % 2].format(a=facts[0].a)
 
     def _answer(self, passages: list[str], question: str, mistake: int | None) -> str:
-        found = answered(question, passages)
-        if found is None:
+        result = answered(question, passages)
+        if result is None:
             return UNKNOWN if mistake is None else "Answer: Nobody\nQuotes:\nNobody at all."
-        answer, facts = found
+        answer, facts = result
         quoted = [fact.sentence for fact in facts]
         if mistake is not None:
             used = {fact.passage for fact in facts}
-            others = [facts_of([one])[0].sentence for at, one in enumerate(passages) if at not in used]
+            other_sentences = [facts_of([text])[0].sentence for index, text in enumerate(passages) if index not in used]
             wrong: tuple[tuple[str, list[str]], ...] = (
-                (answer, [*quoted, *others]), (answer, [one.replace(" ", " so ", 1) for one in quoted]),
+                (answer, [*quoted, *other_sentences]), (answer, [text.replace(" ", " so ", 1) for text in quoted]),
                 (answer, quoted[:1]), (answer, []), (facts[0].a, quoted), (facts[-1].b + " or so", quoted),
             )  # fmt: skip
             answer, quoted = wrong[mistake % len(wrong)]
@@ -191,7 +195,7 @@ class WorldModel(ScriptedModel):
 
 def asking(relation: str) -> FactKind:
     """A relation by its name."""
-    return next(one for one in RELATIONS if one.name == relation)
+    return next(item for item in RELATIONS if item.name == relation)
 
 
 def paths(facts: Sequence[Sequence[Fact]]) -> Iterator[list[Fact]]:

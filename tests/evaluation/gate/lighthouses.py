@@ -34,13 +34,13 @@ def stored(path: Path, texts: Mapping[str, str] = TEXTS, *, size: int = 200) -> 
 
 
 def items(chunks: NodeGroup) -> list[Item]:
-    named = {document.uri: document.id for document in chunks.snapshot().documents()}
+    settings = {document.uri: document.id for document in chunks.snapshot().documents()}
     return [
         Item(
             f"q{n}",
             f"What broke the lantern in winter {1800 + n}?",
             answers=("ice",),
-            gold=((named[f"text:{n}"],),),
+            gold=((settings[f"text:{n}"],),),
         )
         for n in range(40)
     ]

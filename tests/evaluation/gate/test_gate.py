@@ -48,25 +48,25 @@ def before(chunks: NodeGroup) -> Baseline:
     return record_baseline(asked(BM25(chunks), items(chunks)))[1]
 
 
-def kinds(found: Gate) -> list[str]:
-    return [kind for kind, _ in found.changes]
+def kinds(found_gate: Gate) -> list[str]:
+    return [kind for kind, _ in found_gate.changes]
 
 
 def test_what_has_not_changed_passes(before: Baseline, chunks: NodeGroup) -> None:
-    found = gate(asked(BM25(chunks), items(chunks)), before, tolerance=0)
-    assert found.passed
-    assert (found.changes, found.changed_questions, found.why) == ((), (), "")
-    assert [one.sentence for one in found.verdicts] == [
-        f"{one.measure} is unchanged on each of 40 questions: {100 * one.now.mean:.1f}"
-        for one in found.verdicts
-        if one.now
+    verdict = gate(asked(BM25(chunks), items(chunks)), before, tolerance=0)
+    assert verdict.passed
+    assert (verdict.changes, verdict.changed_questions, verdict.why) == ((), (), "")
+    assert [item.sentence for item in verdict.verdicts] == [
+        f"{item.measure} is unchanged on each of 40 questions: {100 * item.now.mean:.1f}"
+        for item in verdict.verdicts
+        if item.now
     ]
 
 
 def test_the_same_documents_in_another_store_are_the_same(before: Baseline, chunks: NodeGroup, tmp_path: Path) -> None:
-    other = stored(tmp_path / "elsewhere" / "b.spolia")
-    found = gate(asked(BM25(other), items(other)), before)
-    assert (found.passed, found.changes) == (True, ())
+    other_value = stored(tmp_path / "elsewhere" / "b.spolia")
+    verdict = gate(asked(BM25(other_value), items(other_value)), before)
+    assert (verdict.passed, verdict.changes) == (True, ())
 
 
 def test_a_baseline_comes_back_from_its_file_as_it_was(before: Baseline, tmp_path: Path) -> None:
@@ -82,49 +82,51 @@ def backwards(found: Ranking) -> Ranking:
 
 
 def test_a_worse_ranker_is_told_by_the_same_nodes_in_another_order(before: Baseline, chunks: NodeGroup) -> None:
-    found = gate(asked(BM25(chunks) >> backwards, items(chunks)), before)
-    assert not found.passed
-    assert {one.outcome for one in found.verdicts} == {"worse"}
-    assert kinds(found) == ["flow"]
-    assert set(found.causes) == {"ranking"}
-    assert "because the flow finds other passages, or the same in another order" in found.why
-    first = found.worse[0]
+    verdict = gate(asked(BM25(chunks) >> backwards, items(chunks)), before)
+    assert not verdict.passed
+    assert {item.outcome for item in verdict.verdicts} == {"worse"}
+    assert kinds(verdict) == ["flow"]
+    assert set(verdict.causes) == {"ranking"}
+    assert "because the flow finds other passages, or the same in another order" in verdict.why
+    first = verdict.worse[0]
     assert first.evidence[0].startswith("gold text:")
     assert "rank 1 then, " in first.evidence[0]
     assert first.evidence[1].startswith("found then: text:")
-    assert dict(found.changes)["flow"] == "backwards is new"
+    assert dict(verdict.changes)["flow"] == "backwards is new"
 
 
 def test_a_corpus_that_is_cut_otherwise_is_told_apart(chunks: NodeGroup, tmp_path: Path) -> None:
     first = record_baseline(asked(BM25(chunks), items(chunks)))[1]
-    before = first.but(questions=tuple(one.but(seen=dict.fromkeys(one.seen, (0.5,))) for one in first.questions))
+    previous_baseline = first.but(
+        questions=tuple(item.but(seen=dict.fromkeys(item.seen, (0.5,))) for item in first.questions)
+    )
     smaller = stored(tmp_path / "b.spolia", size=24)
-    found = gate(asked(BM25(smaller), items(smaller)), before)
-    assert kinds(found) == ["chunks"]
-    assert dict(found.changes)["chunks"].startswith("group chunk: 40 nodes then, 120 now; group chunk: transform: ")
-    assert "SlidingWindow: size=200 then, size=24 now" in dict(found.changes)["chunks"]
-    assert "code is another" not in dict(found.changes)["chunks"]  # which is nothing that anybody changed
-    assert {one.cause for one in found.changed_questions} == {"chunks"}
-    assert "1 node then, 3 nodes now" in found.changed_questions[0].evidence[0]
+    verdict = gate(asked(BM25(smaller), items(smaller)), previous_baseline)
+    assert kinds(verdict) == ["chunks"]
+    assert dict(verdict.changes)["chunks"].startswith("group chunk: 40 nodes then, 120 now; group chunk: transform: ")
+    assert "SlidingWindow: size=200 then, size=24 now" in dict(verdict.changes)["chunks"]
+    assert "code is another" not in dict(verdict.changes)["chunks"]  # which is nothing that anybody changed
+    assert {item.cause for item in verdict.changed_questions} == {"chunks"}
+    assert "1 node then, 3 nodes now" in verdict.changed_questions[0].evidence[0]
 
 
 def test_another_cut_and_another_ranker_are_not_told_apart(before: Baseline, tmp_path: Path) -> None:
     smaller = stored(tmp_path / "b.spolia", size=24)
-    found = gate(asked(BM25(smaller) >> backwards, items(smaller)), before)
-    assert not found.passed
-    assert set(kinds(found)) == {"chunks", "flow"}
-    assert set(found.causes) == {"chunks or flow"}
-    assert "re-chunked and the flow is another one; their effects cannot be separated" in found.why
-    assert "1 node then, 3 nodes now" in found.worse[0].evidence[0]
+    verdict = gate(asked(BM25(smaller) >> backwards, items(smaller)), before)
+    assert not verdict.passed
+    assert set(kinds(verdict)) == {"chunks", "flow"}
+    assert set(verdict.causes) == {"chunks or flow"}
+    assert "re-chunked and the flow is another one; their effects cannot be separated" in verdict.why
+    assert "1 node then, 3 nodes now" in verdict.worse[0].evidence[0]
 
 
 def test_a_flow_that_searches_another_group_too_has_not_cut_anything(before: Baseline, chunks: NodeGroup) -> None:
     sentences = chunks.corpus.group("sentence")
     flow = Branch(BM25(chunks), BM25(sentences)) >> ReciprocalRankFusion(top_k=20) >> backwards
-    found = gate(asked(flow, items(chunks)), before)
-    assert set(found.causes) == {"groups"}
-    assert found.worse[0].evidence[0] == "searched then: chunk; now: chunk, sentence"
-    assert "flow searches other node groups" in found.why
+    verdict = gate(asked(flow, items(chunks)), before)
+    assert set(verdict.causes) == {"groups"}
+    assert verdict.worse[0].evidence[0] == "searched then: chunk; now: chunk, sentence"
+    assert "flow searches other node groups" in verdict.why
 
 
 def test_gold_that_is_quoted_survives_every_cut(chunks: NodeGroup, tmp_path: Path) -> None:
@@ -137,13 +139,13 @@ def test_gold_that_is_quoted_survives_every_cut(chunks: NodeGroup, tmp_path: Pat
         return item.but(gold=((Quote(str(id), start, texts[str(id)][start:].partition(" from")[0]),),))
 
     questions = [quoted(item) for item in items(chunks)]
-    before = record_baseline(asked(BM25(chunks), questions, "MRR"))[1]
+    previous_baseline = record_baseline(asked(BM25(chunks), questions, "MRR"))[1]
     narrow = stored(tmp_path / "b.spolia", size=8)
-    found = gate(asked(BM25(narrow), questions, "MRR"), before)
-    assert found.verdicts[0].outcome == "worse"
-    assert set(found.causes) == {"chunks"}
-    assert before.but(questions=()).documents.keys() == found.now.documents.keys()
-    changed = gate(asked(BM25(chunks) >> backwards, questions, "MRR"), before)
+    verdict = gate(asked(BM25(narrow), questions, "MRR"), previous_baseline)
+    assert verdict.verdicts[0].outcome == "worse"
+    assert set(verdict.causes) == {"chunks"}
+    assert previous_baseline.but(questions=()).documents.keys() == verdict.now.documents.keys()
+    changed = gate(asked(BM25(chunks) >> backwards, questions, "MRR"), previous_baseline)
     assert re.match(r"gold text:\d+\[\d+:\d+\]: rank 1 then, rank \d+ now", changed.worse[0].evidence[0])
 
 
@@ -151,21 +153,21 @@ def test_documents_that_changed_are_named(before: Baseline, tmp_path: Path) -> N
     noise = {f"noise {n}": f"What broke the lantern in winter {1800 + n}? " * 3 for n in range(20)}
     more = stored(tmp_path / "b.spolia", TEXTS | noise)
     questions = [item.but(gold=item.gold) for item in items(more)]
-    found = gate(asked(BM25(more), questions), before)
-    assert "documents" in kinds(found)
-    assert "chunks" not in kinds(found)  # what is the same is cut as it was
-    assert dict(found.changes)["documents"].startswith("60 in place of 40; text:noise ")
-    assert set(found.causes) == {"documents"}
-    assert "text:noise 0 is not in the baseline" in " ".join(one.evidence[0] for one in found.worse)
+    verdict = gate(asked(BM25(more), questions), before)
+    assert "documents" in kinds(verdict)
+    assert "chunks" not in kinds(verdict)  # what is the same is cut as it was
+    assert dict(verdict.changes)["documents"].startswith("60 in place of 40; text:noise ")
+    assert set(verdict.causes) == {"documents"}
+    assert "text:noise 0 is not in the baseline" in " ".join(entry.evidence[0] for entry in verdict.worse)
 
 
 def test_a_text_that_changed_is_named(chunks: NodeGroup, tmp_path: Path) -> None:
     questions = items(chunks)[:30]
-    before = record_baseline(asked(BM25(chunks, top_k=40), questions))[1]
-    other = stored(tmp_path / "b.spolia", TEXTS | {"35": TEXTS["35"] + " What broke the lantern in winter?" * 9})
-    found = gate(asked(BM25(other, top_k=40), questions), before)
-    assert dict(found.changes)["documents"].endswith("text:35 has another text")
-    assert set(found.causes) == {"documents"}
+    previous_baseline = record_baseline(asked(BM25(chunks, top_k=40), questions))[1]
+    other_value = stored(tmp_path / "b.spolia", TEXTS | {"35": TEXTS["35"] + " What broke the lantern in winter?" * 9})
+    verdict = gate(asked(BM25(other_value, top_k=40), questions), previous_baseline)
+    assert dict(verdict.changes)["documents"].endswith("text:35 has another text")
+    assert set(verdict.causes) == {"documents"}
 
 
 def test_other_answers_from_the_same_passages_are_told_apart(chunks: NodeGroup) -> None:
@@ -173,12 +175,12 @@ def test_other_answers_from_the_same_passages_are_told_apart(chunks: NodeGroup) 
         return BM25(chunks) >> Reader(ScriptedModel((reply,), name="m"))
 
     questions = items(chunks)
-    before = record_baseline(asked(reading("Ice [1]."), questions, "R@5,EM"))[1]
-    found = gate(asked(reading("Fire [1]."), questions, "R@5,EM"), before)
-    assert [(one.measure, one.outcome) for one in found.verdicts] == [("R@5", "not worse"), ("EM", "worse")]
-    assert kinds(found) == ["flow", "models"]
-    assert dict(found.causes) == {"answer": 40}
-    assert found.worse[0].evidence == ("answered then: Ice [1].", "answered now: Fire [1].")
+    previous_baseline = record_baseline(asked(reading("Ice [1]."), questions, "R@5,EM"))[1]
+    verdict = gate(asked(reading("Fire [1]."), questions, "R@5,EM"), previous_baseline)
+    assert [(item.measure, item.outcome) for item in verdict.verdicts] == [("R@5", "not worse"), ("EM", "worse")]
+    assert kinds(verdict) == ["flow", "models"]
+    assert dict(verdict.causes) == {"answer": 40}
+    assert verdict.worse[0].evidence == ("answered then: Ice [1].", "answered now: Fire [1].")
 
 
 def test_a_flow_that_fails_now_is_told(before: Baseline, chunks: NodeGroup) -> None:
@@ -188,22 +190,24 @@ def test_a_flow_that_fails_now_is_told(before: Baseline, chunks: NodeGroup) -> N
             raise DataError("the fifth is broken")
         return found
 
-    found = gate(asked(BM25(chunks) >> breaks, items(chunks)), before, tolerance=0.2)
-    assert found.passed  # one of forty
-    assert [(one.item, one.cause) for one in found.worse] == [("q5", "failed")]
-    (evidence,) = found.worse[0].evidence
+    verdict = gate(asked(BM25(chunks) >> breaks, items(chunks)), before, tolerance=0.2)
+    assert verdict.passed  # one of forty
+    assert [(item.item, item.cause) for item in verdict.worse] == [("q5", "failed")]
+    (evidence,) = verdict.worse[0].evidence
     assert evidence.startswith("then no failure; now DataError: the fifth is broken")
-    assert "1 of 40 questions failed" in found.report.warnings[0]
+    assert "1 of 40 questions failed" in verdict.report.warnings[0]
 
 
 def test_what_is_not_deterministic_is_said_to_be(chunks: NodeGroup) -> None:
-    drawn = asked(BM25(chunks) >> backwards, items(chunks))
-    before = record_baseline(drawn)[1]
-    luckier = before.but(questions=tuple(one.but(seen={"R@5": (1.0,), "MRR": (1.0,)}) for one in before.questions))
-    found = gate(drawn, luckier)
-    assert len(found.worse) == 40
-    assert "nothing that is recorded has changed" in found.why
-    assert set(found.causes) == {"score"}
+    sample = asked(BM25(chunks) >> backwards, items(chunks))
+    previous_baseline = record_baseline(sample)[1]
+    luckier = previous_baseline.but(
+        questions=tuple(question.but(seen={"R@5": (1.0,), "MRR": (1.0,)}) for question in previous_baseline.questions)
+    )
+    verdict = gate(sample, luckier)
+    assert len(verdict.worse) == 40
+    assert "nothing that is recorded has changed" in verdict.why
+    assert set(verdict.causes) == {"score"}
 
 
 def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) -> None:
@@ -212,23 +216,25 @@ def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) 
         return found.but(hits=found.hits[1:2] + found.hits[:1]) if found.query.text.endswith("1807?") else found
 
     questions = items(chunks)[5:15]
-    before = record_baseline(asked(BM25(chunks), questions, "R@1"))[1]
-    found = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2)
-    (verdict,) = found.verdicts
+    previous_baseline = record_baseline(asked(BM25(chunks), questions, "R@1"))[1]
+    found_verdict = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), previous_baseline, tolerance=0.2)
+    (verdict,) = found_verdict.verdicts
     assert verdict.outcome == "undecided"
     assert "questions like these 10 would decide" in verdict.sentence
-    assert not found.passed
-    assert gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2, rule="worse").passed
-    wide = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerances={"R@1": 0.5})
+    assert not found_verdict.passed
+    assert gate(
+        asked(BM25(chunks) >> turns_one, questions, "R@1"), previous_baseline, tolerance=0.2, rule="worse"
+    ).passed
+    wide = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), previous_baseline, tolerances={"R@1": 0.5})
     assert wide.verdicts[0].outcome == "not worse"
 
 
 def test_what_is_undecided_says_how_many_questions_would_decide() -> None:
     def undecided(low: float, mean: float, high: float, p: float = 1.0, tolerance: float = 0.05) -> str:
-        known, change = Interval(0.5, 0.4, 0.6, 40), Interval(mean, low, high, 40)
-        found = GateVerdict("MRR", known, known, change, p, tolerance, 5, 0, True)
-        assert found.outcome == "undecided"
-        return found.sentence.partition("; ")[2]
+        interval, change = Interval(0.5, 0.4, 0.6, 40), Interval(mean, low, high, 40)
+        verdict = GateVerdict("MRR", interval, interval, change, p, tolerance, 5, 0, True)
+        assert verdict.outcome == "undecided"
+        return verdict.sentence.partition("; ")[2]
 
     # by hand: 40 · ((0.03 + 0.11) / (0.05 - 0.03))² = 40 · 49; worse: 40 · (0.18 / 0.08)² = 202.5
     assert undecided(-0.17, -0.03, 0.11) == "about 1,960 questions like these 40 would decide"
@@ -247,10 +253,10 @@ def test_questions_that_are_determined_no_more_decide_nothing(chunks: NodeGroup,
     judge = ScriptedModel(tuple(replies), name="judge")
     now = Experiment({"flow": says}, items(chunks), [Correctness(judge)])
     silent = record_baseline(now)[1]
-    told = [one.but(seen=dict.fromkeys(one.seen, (1.0,))) for one in silent.questions]
-    found = gate(now, silent.but(questions=tuple(told)))
-    (verdict,) = found.verdicts
-    assert (found.passed, verdict.outcome, verdict.lost) == (False, "undecided", 40 - left)
+    questions = [question.but(seen=dict.fromkeys(question.seen, (1.0,))) for question in silent.questions]
+    found_verdict = gate(now, silent.but(questions=tuple(questions)))
+    (verdict,) = found_verdict.verdicts
+    assert (found_verdict.passed, verdict.outcome, verdict.lost) == (False, "undecided", 40 - left)
     assert f"of {left} question" in verdict.sentence
     assert f"{40 - left} scores of the baseline cannot be determined now" in verdict.sentence
 
@@ -262,19 +268,19 @@ def test_less_is_better_of_what_costs_and_a_share_is_tolerated(chunks: NodeGroup
         return BM25(chunks)(query)
 
     questions = items(chunks)
-    before = record_baseline(asked(BM25(chunks), questions, "R@5,Calls"))[1]
-    found = gate(asked(twice, questions, "R@5,Calls"), before)
-    calls = found.verdicts[1]
+    previous_baseline = record_baseline(asked(BM25(chunks), questions, "R@5,Calls"))[1]
+    verdict = gate(asked(twice, questions, "R@5,Calls"), previous_baseline)
+    calls = verdict.verdicts[1]
     assert (calls.outcome, calls.tolerance) == ("worse", 0.05)
     assert calls.change is not None
     assert calls.change.mean == -1
-    assert gate(asked(twice, questions, "R@5,Calls"), before, tolerances={"Calls": 1.2}).passed
-    assert found.changed_questions == ()  # the questions that differ are those that score otherwise
+    assert gate(asked(twice, questions, "R@5,Calls"), previous_baseline, tolerances={"Calls": 1.2}).passed
+    assert verdict.changed_questions == ()  # the questions that differ are those that score otherwise
 
 
-def refused(experiment: Any, before: Any, **how: Any) -> str:
+def refused(experiment: Any, previous_baseline: Any, **options: Any) -> str:
     with pytest.raises(DataError) as error:
-        gate(experiment, before, **how)
+        gate(experiment, previous_baseline, **options)
     return str(error.value)
 
 
@@ -285,10 +291,10 @@ def test_what_cannot_be_compared_is_refused_and_all_reasons_told(before: Baselin
     new = Item("q40", "What?", gold=questions[0].gold)
     assert "1 question not in the baseline, the first 'q40'" in refused(asked(flow, [*questions, new]), before)
     turned = [questions[0].but(gold=questions[1].gold), *questions[1:]]
-    said = refused(asked(flow, turned, "R@5,nDCG@5"), before)
-    assert "1 question with another gold than then, the first 'q0'" in said
-    assert "MRR is not measured now" in said
-    assert "nDCG@5 was not measured then" in said
+    message = refused(asked(flow, turned, "R@5,nDCG@5"), before)
+    assert "1 question with another gold than then, the first 'q0'" in message
+    assert "MRR is not measured now" in message
+    assert "nDCG@5 was not measured then" in message
     assert asked(flow, before.select_items([*questions, new])) == asked(flow, questions)
 
 
@@ -301,9 +307,9 @@ def test_measures_that_are_computed_otherwise_are_refused(before: Baseline, chun
 
 
 def test_a_baseline_of_another_corpus_is_refused(before: Baseline, tmp_path: Path) -> None:
-    other = stored(tmp_path / "b.spolia", {"x": "Salt is dug in mines.", "y": "Owls hunt by night."})
-    said = refused(asked(BM25(other), items(stored(tmp_path / "c.spolia"))), before)
-    assert "The baseline is of another corpus: none of its 40 documents, 'text:" in said
+    other_value = stored(tmp_path / "b.spolia", {"x": "Salt is dug in mines.", "y": "Owls hunt by night."})
+    message = refused(asked(BM25(other_value), items(stored(tmp_path / "c.spolia"))), before)
+    assert "The baseline is of another corpus: none of its 40 documents, 'text:" in message
 
 
 def by_name() -> list[Item]:
@@ -313,22 +319,24 @@ def by_name() -> list[Item]:
 
 
 def test_gold_that_is_gone_is_named(chunks: NodeGroup, tmp_path: Path) -> None:
-    before = record_baseline(asked(BM25(chunks), by_name()))[1]
+    previous_baseline = record_baseline(asked(BM25(chunks), by_name()))[1]
     fewer = stored(tmp_path / "b.spolia", {name: text for name, text in TEXTS.items() if name != "7"})
-    said = refused(asked(BM25(fewer), by_name()), before)
-    assert "Gold 'text:7' of question 'q7' (“What broke the lantern in winter 1807?”) names no document of" in said
+    message = refused(asked(BM25(fewer), by_name()), previous_baseline)
+    assert "Gold 'text:7' of question 'q7' (“What broke the lantern in winter 1807?”) names no document of" in message
 
 
 def test_gold_by_name_is_the_same_after_an_edit(chunks: NodeGroup, tmp_path: Path) -> None:
-    before = record_baseline(asked(BM25(chunks), by_name()))[1]
+    previous_baseline = record_baseline(asked(BM25(chunks), by_name()))[1]
     without = TEXTS["5"].replace("In winter 1805 ice broke its lantern.", "Nobody asks of it.")
     edited = stored(tmp_path / "b.spolia", TEXTS | {"5": without})
-    found = gate(asked(BM25(edited), by_name()), before, tolerance=0.2)
-    assert found.passed
-    assert dict(found.changes)["documents"] == "text:5 has another text"
-    assert [(one.item, one.cause) for one in found.changed_questions] == [("q5", "documents")]
-    assert found.changed_questions[0].evidence[0] == "text:5 has another text"
-    assert found.changed_questions[0].evidence[1] == "gold text:5: rank 1 then, not found now"
+    verdict = gate(asked(BM25(edited), by_name()), previous_baseline, tolerance=0.2)
+    assert verdict.passed
+    assert dict(verdict.changes)["documents"] == "text:5 has another text"
+    assert [(changed_question.item, changed_question.cause) for changed_question in verdict.changed_questions] == [
+        ("q5", "documents")
+    ]
+    assert verdict.changed_questions[0].evidence[0] == "text:5 has another text"
+    assert verdict.changed_questions[0].evidence[1] == "gold text:5: rank 1 then, not found now"
 
 
 def test_a_quote_that_is_found_in_parts_says_where(chunks: NodeGroup, tmp_path: Path) -> None:
@@ -337,13 +345,13 @@ def test_a_quote_that_is_found_in_parts_says_where(chunks: NodeGroup, tmp_path: 
         Item(f"q{n}", f"Who had {n} goats and {n} hens?", gold=((Quote(f"text:{n}", text=words.format(n)),),))
         for n in range(10, 20)
     ]
-    before = record_baseline(asked(BM25(chunks), questions))[1]
+    previous_baseline = record_baseline(asked(BM25(chunks), questions))[1]
     narrow = stored(tmp_path / "b.spolia", size=9)
-    found = gate(asked(BM25(narrow), questions), before)
-    assert set(found.causes) == {"chunks"}
-    told = [one.evidence[1] for one in found.worse]
+    verdict = gate(asked(BM25(narrow), questions), previous_baseline)
+    assert set(verdict.causes) == {"chunks"}
+    message = [item.evidence[1] for item in verdict.worse]
     says = r"gold text:\d+ “The keeper .*”: rank 1 then, \d\d % of it at rank 1(, \d\d % by rank \d+)? now"
-    assert [one for one in told if not re.fullmatch(says, one)] == []  # seen first where it was then
+    assert [item for item in message if not re.fullmatch(says, item)] == []  # seen first where it was then
 
 
 @pytest.mark.parametrize(
@@ -376,19 +384,19 @@ def test_rules_and_tolerances_that_make_no_sense_are_refused(before: Baseline, c
 
 
 def test_who_asks_is_part_of_what_the_numbers_depend_on(before: Baseline, chunks: NodeGroup) -> None:
-    found = gate(asked(BM25(chunks), items(chunks)), before, run=Run(principal="ann"))
-    assert found.changes == (("asked for", "principals was none, is ['ann']"),)
+    verdict = gate(asked(BM25(chunks), items(chunks)), before, run=Run(principal="ann"))
+    assert verdict.changes == (("asked for", "principals was none, is ['ann']"),)
 
 
 def test_a_flow_without_a_store_has_a_baseline_too() -> None:
-    _, before = record_baseline(experiment())
-    assert before.documents == {}
-    assert gate(experiment(), before).passed
+    _, previous_baseline = record_baseline(experiment())
+    assert previous_baseline.documents == {}
+    assert gate(experiment(), previous_baseline).passed
 
 
 def test_the_page_says_it_all(before: Baseline, chunks: NodeGroup) -> None:
-    found = gate(asked(BM25(chunks) >> backwards, items(chunks)), before)
-    page = markdown(found)
+    verdict = gate(asked(BM25(chunks) >> backwards, items(chunks)), before)
+    page = markdown(verdict)
     assert page.startswith("## Does not pass: flow\n")
     assert "| MRR | " in page
     assert "- Of 40 questions " in page
@@ -396,7 +404,7 @@ def test_the_page_says_it_all(before: Baseline, chunks: NodeGroup) -> None:
     assert "worse (ranking): q" in page
     assert "... and 20 more questions that score otherwise" in page
     assert "Rule: no measure may drop beyond its tolerance." in page
-    plain = found.json()
+    plain = verdict.json()
     assert json.loads(json.dumps(plain)) == plain
     assert plain["passed"] is False
     assert len(plain["questions"]) == 40
@@ -414,11 +422,13 @@ def test_a_file_that_is_edited_and_put_back_changes_nothing(tmp_path: Path, by: 
     keep()
     ask = "Are visitors let in from nine to five, with a guide?"
     questions = [Item(f"q{n}", ask, gold=((f"{n}.txt",),)) for n in range(40)]
-    before = record_baseline(asked(by(corpus.group(), top_k=30), questions))[1]
-    assert len({one.seen["MRR"] for one in before.questions}) > 10  # who comes first is decided by nothing else
-    written = (folder / "7.txt").read_text()
-    for text in ("Nothing at all.", written):
+    previous_baseline = record_baseline(asked(by(corpus.group(), top_k=30), questions))[1]
+    assert (
+        len({question.seen["MRR"] for question in previous_baseline.questions}) > 10
+    )  # who comes first is decided by nothing else
+    written_text = (folder / "7.txt").read_text()
+    for text in ("Nothing at all.", written_text):
         (folder / "7.txt").write_text(text)
         keep()
-    found = gate(asked(by(corpus.group(), top_k=30), questions), before, tolerance=0)
-    assert (found.passed, found.changes, found.changed_questions) == (True, (), ())
+    verdict = gate(asked(by(corpus.group(), top_k=30), questions), previous_baseline, tolerance=0)
+    assert (verdict.passed, verdict.changes, verdict.changed_questions) == (True, (), ())

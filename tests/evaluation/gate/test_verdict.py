@@ -38,7 +38,7 @@ def test_what_is_said_follows_from_interval_test_and_tolerance(
 
 
 def of(measure: str, then: list[float], now: list[float]) -> Estimates:
-    return Estimates(parse_measure(measure), [[(one,) for one in side] for side in (then, now)], 0)
+    return Estimates(parse_measure(measure), [[(item,) for item in side] for side in (then, now)], 0)
 
 
 def test_p_values_are_corrected_for_all_measures() -> None:
@@ -46,17 +46,17 @@ def test_p_values_are_corrected_for_all_measures() -> None:
     then, now = [1.0] * 40, [0.0] * 6 + [1.0] * 34
     (alone,) = judge_measures([of("R@1", then, now)], [0.0])
     assert (alone.p, alone.outcome) == (2 / 2**6, "worse")
-    three = judge_measures([of(one, then, now) for one in ("R@1", "R@2", "R@3")], [0.0] * 3)
-    assert [(one.p, one.outcome) for one in three] == [(3 * 2 / 2**6, "undecided")] * 3
+    three = judge_measures([of(text, then, now) for text in ("R@1", "R@2", "R@3")], [0.0] * 3)
+    assert [(text.p, text.outcome) for text in three] == [(3 * 2 / 2**6, "undecided")] * 3
 
 
 def test_of_what_costs_more_is_worse_and_the_tolerance_is_a_share() -> None:
     then = [100.0 + n for n in range(40)]
-    (dearer,) = judge_measures([of("ATC", then, [1.2 * one for one in then])], [0.05])
+    (dearer,) = judge_measures([of("ATC", then, [1.2 * verdict for verdict in then])], [0.05])
     assert dearer.outcome == "worse"
     assert dearer.tolerance == pytest.approx(0.05 * 119.5)
     assert dearer.change is not None
     assert dearer.change.mean == pytest.approx(-0.2 * 119.5)
-    assert [one.outcome for one in judge_measures([of("ATC", then, [1.01 * one for one in then])], [0.05])] == [
-        "not worse"
-    ]
+    assert [
+        verdict.outcome for verdict in judge_measures([of("ATC", then, [1.01 * verdict for verdict in then])], [0.05])
+    ] == ["not worse"]

@@ -9,10 +9,10 @@ from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking
 ABSTAINED = Answer("I do not know.", stop_reason="abstained")
 
 
-def measure_of(written: str) -> Measure:
-    found = parse_measure(written)
-    assert isinstance(found, Measure)
-    return found
+def measure_of(text: str) -> Measure:
+    measure = parse_measure(text)
+    assert isinstance(measure, Measure)
+    return measure
 
 
 def asked(*answers: str, gold: tuple[tuple[str, ...], ...] = ()) -> Item:
@@ -33,4 +33,4 @@ def citing(text: str, *documents: str) -> Answer:
 
 
 def total(measure: SetMeasure, cases: list[Case]) -> float | None:
-    return measure.total([seen for seen in measure.observe_all(cases) if seen is not None])
+    return measure.total([observation for observation in measure.observe_all(cases) if observation is not None])

@@ -71,16 +71,16 @@ def test_aurc_is_what_one_works_out_by_hand(seen: list[tuple[float, float]], val
 def test_ties_are_the_mean_over_all_orders() -> None:
     draw = random.Random(2)
     for _ in range(20):
-        seen = [(float(draw.randint(0, 2)), draw.random()) for _ in range(5)]
-        orders = [one for one in permutations(seen) if list(one) == sorted(one, key=lambda pair: -pair[0])]
-        each = [mean(1 - mean(score for _, score in order[:i]) for i in range(1, 6)) for order in orders]
-        assert AURC().total(seen) == pytest.approx(mean(each))
+        observation = [(float(draw.randint(0, 2)), draw.random()) for _ in range(5)]
+        orders = [item for item in permutations(observation) if list(item) == sorted(item, key=lambda pair: -pair[0])]
+        means = [mean(1 - mean(score for _, score in order[:i]) for i in range(1, 6)) for order in orders]
+        assert AURC().total(observation) == pytest.approx(mean(means))
 
 
 def test_the_order_of_the_answers_does_not_matter() -> None:
-    seen = [(0.5, 1.0), (0.5, 0.0), (0.9, 1.0), (0.1, 0.0)]
-    assert AURC().total(seen[::-1]) == pytest.approx(AURC().total(seen), abs=1e-12)
-    assert [coverage for coverage, _ in risk_coverage(seen)] == [0.25, 0.5, 0.75, 1.0]
+    values = [(0.5, 1.0), (0.5, 0.0), (0.9, 1.0), (0.1, 0.0)]
+    assert AURC().total(values[::-1]) == pytest.approx(AURC().total(values), abs=1e-12)
+    assert [coverage for coverage, _ in risk_coverage(values)] == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_answers_are_ordered_by_the_score_of_their_best_passage() -> None:

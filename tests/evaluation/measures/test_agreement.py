@@ -29,24 +29,24 @@ BY_HAND = [
 def test_kappa_is_what_one_works_out_by_hand(
     verdicts: list[str | int | None], labels: list[str | int], kappa: float | None
 ) -> None:
-    found = agreement(verdicts, labels).kappa
-    assert found == (kappa if kappa is None else pytest.approx(kappa, abs=1e-12))
+    found_kappa = agreement(verdicts, labels).kappa
+    assert found_kappa == (kappa if kappa is None else pytest.approx(kappa, abs=1e-12))
 
 
 def test_what_is_undetermined_is_counted_apart() -> None:
-    found = agreement([1.0, None, nan, 0.0, True], [1, 1, 0, None, True])
-    assert (found.n, found.undetermined) == (2, 3)
-    assert found.confusion == ((("1", "1"), 2),)
+    found_agreement = agreement([1.0, None, nan, 0.0, True], [1, 1, 0, None, True])
+    assert (found_agreement.n, found_agreement.undetermined) == (2, 3)
+    assert found_agreement.confusion == ((("1", "1"), 2),)
     assert str(agreement([None], [1])) == "kappa undefined, nothing of 0 the same, 1 undetermined"
 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=30))
 def test_kappa_is_symmetric_and_at_most_1(pairs: list[tuple[str, str]]) -> None:
-    ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
-    one, other = agreement(ours, theirs).kappa, agreement(theirs, ours).kappa
-    assert one == (other if other is None else pytest.approx(other))
-    assert one is None or one <= 1 + 1e-12
+    ours, theirs = [kappa for kappa, _ in pairs], [other_kappa for _, other_kappa in pairs]
+    kappa, other_kappa = agreement(ours, theirs).kappa, agreement(theirs, ours).kappa
+    assert kappa == (other_kappa if other_kappa is None else pytest.approx(other_kappa))
+    assert kappa is None or kappa <= 1 + 1e-12
 
 
 def test_unequal_lists_are_refused() -> None:

@@ -186,10 +186,10 @@ def test_an_exact_match_has_f1_1_unless_it_is_empty(text: str, answers: list[str
 def test_the_longest_common_subsequence_is_the_one_of_the_table(one: str, other: str) -> None:
     row = [0] * (len(other) + 1)
     for letter in one:
-        before = row
+        previous_row = row
         row = [0]
         for place, against in enumerate(other, start=1):
-            row.append(before[place - 1] + 1 if letter == against else max(before[place], row[-1]))
+            row.append(previous_row[place - 1] + 1 if letter == against else max(previous_row[place], row[-1]))
     assert common_subsequence(one, other) == row[-1]
 
 
@@ -214,8 +214,8 @@ def test_words_of_any_script(text: str, words: list[str]) -> None:
 def test_an_abstention_says_nothing_that_could_be_right_by_chance() -> None:
     assert measure_of('Acc(rule="prefrag")').score(ABSTAINED, asked("no")) == 0.0
     assert measure_of('Acc(rule="prefrag")').score(Answer(ABSTAINED.text), asked("no")) == 1.0
-    for written in ("EM", 'EM(rule="squad2")', 'F1(rule="squad2")'):  # of "The The" nothing is left to compare
-        assert measure_of(written).score(ABSTAINED, asked("The The")) == 0.0
+    for text in ("EM", 'EM(rule="squad2")', 'F1(rule="squad2")'):  # of "The The" nothing is left to compare
+        assert measure_of(text).score(ABSTAINED, asked("The The")) == 0.0
 
 
 def test_markers_of_citations_are_not_words() -> None:
@@ -244,20 +244,20 @@ def test_a_ranking_is_no_answer() -> None:
         measure_of("EM").score(ranking("a"), asked("a"))
 
 
-def _by_trying_all(found: list[str], gold: list[str]) -> tuple[int, int]:
+def _by_trying_all(texts: list[str], gold: list[str]) -> tuple[int, int]:
     """Words and chunks of the best of all alignments: most equal words, most stems (first letters), fewest chunks."""
     best = (0, 0, 0)
 
-    def align(at: int, pairs: dict[int, int]) -> None:
+    def align(index: int, pairs: dict[int, int]) -> None:
         nonlocal best
-        if at == len(found):
-            equal = sum(found[i] == gold[j] for i, j in pairs.items())
+        if index == len(texts):
+            equal = sum(texts[i] == gold[j] for i, j in pairs.items())
             best = max(best, (equal, len(pairs), -count_chunks(pairs)))
             return
-        align(at + 1, pairs)
+        align(index + 1, pairs)
         for place, word in enumerate(gold):
-            if word[0] == found[at][0] and place not in pairs.values():
-                align(at + 1, pairs | {at: place})
+            if word[0] == texts[index][0] and place not in pairs.values():
+                align(index + 1, pairs | {index: place})
 
     align(0, {})
     return best[1], -best[2]
@@ -275,5 +275,5 @@ def test_meteor_takes_the_largest_alignment_with_the_fewest_chunks(found: list[s
 @pytest.mark.slow
 def test_meteor_is_undetermined_where_a_search_does_not_end() -> None:
     """60 words of three letters each on both sides, in another order."""
-    found, gold = "a b c a a c b a c c " * 30, "c a b b a c a b c a b " * 30
-    assert measure_of("METEOR-no-synonyms").score(Answer(found), asked(gold)) is None
+    text, gold = "a b c a a c b a c c " * 30, "c a b b a c a b c a b " * 30
+    assert measure_of("METEOR-no-synonyms").score(Answer(text), asked(gold)) is None

@@ -23,34 +23,40 @@ def file(folder: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-def row(n: int, said: str, label: object, **more: Any) -> dict[str, Any]:
-    return {"id": f"a{n}", "question": "Who?", "answers": ["Nokia"], "answer": f"answer {said}", "label": label} | more
+def row(n: int, message: str, label: object, **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"a{n}",
+        "question": "Who?",
+        "answers": ["Nokia"],
+        "answer": f"answer {message}",
+        "label": label,
+    } | more
 
 
 def test_kappa_and_confusion_are_what_one_works_out_by_hand(tmp_path: Path) -> None:
     judge = ScriptedModel((("answer right", "yes"), ("answer wrong", "no"), ("", "hard to say")), name="judge")
-    told = ["right"] * 5 + ["wrong"] * 4 + ["odd"]
+    texts = ["right"] * 5 + ["wrong"] * 4 + ["odd"]
     labels = [1, "yes", True, 1, 0, "no", 0, 0, 1, 1]
-    rows = [row(n, said, label) for n, (said, label) in enumerate(zip(told, labels, strict=True))]
-    found = calibrated(Correctness(judge), read_labelled_answers(file(tmp_path, *rows)))
+    rows = [row(n, message, label) for n, (message, label) in enumerate(zip(texts, labels, strict=True))]
+    calibration = calibrated(Correctness(judge), read_labelled_answers(file(tmp_path, *rows)))
     # by hand: of nine, 4 and 3 are the same; people say yes 5 times, and so does the judge
-    assert found.agreement.observed == pytest.approx(7 / 9)
-    assert found.agreement.kappa == pytest.approx((7 / 9 - 41 / 81) / (1 - 41 / 81))
-    assert found.agreement.confusion == ((("0", "0"), 3), (("0", "1"), 1), (("1", "0"), 1), (("1", "1"), 4))
-    assert (found.agreement.undetermined, found.rows[-1]) == (1, ("a9", 1.0, None))
-    assert found.disagreements == (("a4", 0.0, 1.0), ("a8", 1.0, 0.0))
+    assert calibration.agreement.observed == pytest.approx(7 / 9)
+    assert calibration.agreement.kappa == pytest.approx((7 / 9 - 41 / 81) / (1 - 41 / 81))
+    assert calibration.agreement.confusion == ((("0", "0"), 3), (("0", "1"), 1), (("1", "0"), 1), (("1", "1"), 4))
+    assert (calibration.agreement.undetermined, calibration.rows[-1]) == (1, ("a9", 1.0, None))
+    assert calibration.disagreements == (("a4", 0.0, 1.0), ("a8", 1.0, 0.0))
 
 
 def test_a_score_counts_as_the_nearest_label(tmp_path: Path) -> None:
     passages = {"passages": ["He worked for Nokia."]}
     half = ScriptedModel((("<statements", "1: yes\n2: no"), ("", "He worked.\nHe slept.")))
     labelled = read_labelled_answers(file(tmp_path, row(0, "x", 1, **passages), row(1, "y", 0, **passages)))
-    assert {said for *_, said in calibrated(Faithfulness(half), labelled).rows} == {1.0}
+    assert {message for *_, message in calibrated(Faithfulness(half), labelled).rows} == {1.0}
     grades = ScriptedModel((("", "4", "4", "5"),))
     graded = read_labelled_answers(
         file(tmp_path, *(row(n, "x", grade, **passages) for n, grade in enumerate((1, 2, 4, 5))))
     )
-    assert [said for *_, said in calibrated(GEval(grades, samples=3), graded).rows] == [4.0] * 4
+    assert [message for *_, message in calibrated(GEval(grades, samples=3), graded).rows] == [4.0] * 4
 
 
 def test_marks_in_an_answer_cite_its_passages(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def statements(verdicts: str, listed: str = "He worked for Nokia.\nHe was in Sal
     ],
 )
 def test_context_precision_is_what_one_works_out_by_hand(useful: str, value: float) -> None:
-    llm = ScriptedModel((*((f"text of {one}<", "Yes.") for one in useful), ("", "No.")))
+    llm = ScriptedModel((*((f"text of {item}<", "Yes.") for item in useful), ("", "No.")))
     score = ContextPrecision(llm).score(ranking(*"abcd"), NOKIA)
     assert score == pytest.approx(value, abs=1e-12)
 
@@ -91,9 +91,9 @@ def test_without_a_passage_nothing_is_supported() -> None:
 
 def test_relevancy_is_the_mean_cosine_with_the_questions_that_the_answer_answers() -> None:
     embedder, item = HashingEmbedder(), Item("q", "Who employed him?")
-    other = "What is the tide?"
-    own, theirs = embedder.embed([item.question, other], kind="query")
-    measure = AnswerRelevancy(ScriptedModel((f"{item.question}\n{other}\nAnother?",)), embedder, questions=2)
+    other_text = "What is the tide?"
+    own, theirs = embedder.embed([item.question, other_text], kind="query")
+    measure = AnswerRelevancy(ScriptedModel((f"{item.question}\n{other_text}\nAnother?",)), embedder, questions=2)
     assert measure.score(SHOWN, item) == pytest.approx((1 + float(own @ theirs)) / 2)
 
 
@@ -136,8 +136,8 @@ def test_g_eval_is_the_mean_of_the_grades_that_can_be_read(aspect: str) -> None:
 def test_the_mean_of_g_eval_is_that_of_the_four_aspects_and_undetermined_where_one_is() -> None:
     graded = ScriptedModel((("[Cc]oheren", "5"), ("[Cc]onsisten", "4"), ("[Ff]luen", "2"), ("[Rr]elevan", "3")))
     measure = GEval(graded, "mean", samples=1)
-    each = [GEval(graded, aspect, samples=1).score(SHOWN, NOKIA) for aspect in ASPECTS]
-    assert each == [5, 4, 2, 3]
+    item = [GEval(graded, aspect, samples=1).score(SHOWN, NOKIA) for aspect in ASPECTS]
+    assert item == [5, 4, 2, 3]
     assert measure.score(SHOWN, NOKIA) == 3.5
     assert len(measure.dependencies) == len(ASPECTS)
     silent = ScriptedModel((("[Ff]luen", "no idea"), ("", "4")))
@@ -167,8 +167,8 @@ def test_g_eval_by_tokens_is_the_mean_of_the_grades_weighted_by_what_the_model_s
         # by hand: (5 · 0.4 + 4 · 0.3 + 1 · 0.1) / 0.8
         assert measure.score(SHOWN, NOKIA) == pytest.approx(3.3 / 0.8)
         assert judging.spent.calls == 1
-        sent = server.requests[0].body
-    assert (sent["top_logprobs"], sent["max_tokens"], sent["temperature"]) == (20, 1, 0.0)
+        body = server.requests[0].body
+    assert (body["top_logprobs"], body["max_tokens"], body["temperature"]) == (20, 1, 0.0)
 
 
 def test_g_eval_as_autorag_is_the_most_probable_grade_beside_the_best_accepted_answer(
@@ -184,9 +184,9 @@ def test_g_eval_as_autorag_is_the_most_probable_grade_beside_the_best_accepted_a
     with OpenAIServer(stating(The=0.5, _2=0.3, _5=0.1), stating(_3=0.4, _4=0.3)) as server, Run():
         measure = GEval(foretelling(server.url), "consistency", rule="autorag")
         assert measure.score(SHOWN, asked("Nokia", "Nokia, in Salo")) == 3  # 2 beside the one, 3 beside the other
-        shown = [request.body["messages"][-1]["content"] for request in server.requests]
-    assert ["Nokia, in Salo" in one for one in sorted(shown, key=len)] == [False, True]
-    assert not any("text of a" in one for one in shown)  # the passages that were found do not count
+        contents = [request.body["messages"][-1]["content"] for request in server.requests]
+    assert ["Nokia, in Salo" in item for item in sorted(contents, key=len)] == [False, True]
+    assert not any("text of a" in item for item in contents)  # the passages that were found do not count
     assert not measure.applies(asked())
 
 
@@ -210,8 +210,8 @@ def test_a_grade_beyond_the_five_most_probable_tokens_is_not_seen() -> None:
 def test_grades_that_are_less_probable_than_the_rest_are_undetermined(
     stated: Sequence[tuple[str, float]], value: float | None
 ) -> None:
-    found = expected_grade([Token(text, log(p)) for text, p in stated])
-    assert found == (None if value is None else pytest.approx(value))
+    found_value = expected_grade([Token(text, log(p)) for text, p in stated])
+    assert found_value == (None if value is None else pytest.approx(value))
 
 
 def test_a_model_without_probabilities_cannot_grade_by_them() -> None:
@@ -248,8 +248,8 @@ def test_support_of_citations_is_what_one_works_out_by_hand() -> None:
 
 
 def test_two_passages_that_are_needed_together_are_both_precise() -> None:
-    both = ScriptedModel((("Salt is white(.|\\n)*Owls hunt", "yes"), ("", "no")))
-    assert SupportPrecision(both).score(Answer("It is so [1][2].", (SALT, OWLS)), NOKIA) == 1.0
+    model = ScriptedModel((("Salt is white(.|\\n)*Owls hunt", "yes"), ("", "no")))
+    assert SupportPrecision(model).score(Answer("It is so [1][2].", (SALT, OWLS)), NOKIA) == 1.0
 
 
 def test_what_cites_nothing_has_no_precision_and_no_recall() -> None:
@@ -302,8 +302,8 @@ CITED = citing("It was Nokia [1].", "a").but(evidence=ranking("a"))
 @check_each("error", ["ModelUnavailable", "ModelRejected"])
 @check_each("number", range(7))
 def test_a_judge_that_cannot_be_asked_is_counted_as_undetermined(error: str, number: int) -> None:
-    found = measured(measures(Broken(error))[number], [Case(NOKIA, CITED), Case(NOKIA, CITED)])
-    assert (found.value, found.n, found.undetermined) == (None, 0, 2)
+    report = measured(measures(Broken(error))[number], [Case(NOKIA, CITED), Case(NOKIA, CITED)])
+    assert (report.value, report.n, report.undetermined) == (None, 0, 2)
 
 
 @check_each("number", range(7))
@@ -315,10 +315,10 @@ def test_a_mistake_in_a_judge_is_raised(number: int) -> None:
 def test_undetermined_is_left_out_of_the_mean_and_counted() -> None:
     llm = ScriptedModel((("Ericsson", "no"), ("Siemens", "who knows"), ("cannot be used", "who knows"), ("", "yes")))
     cases = [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Siemens", "Nokia Oyj")]
-    found = measured(Correctness(llm), [*cases, Case(asked(), Answer("?"))])
-    assert found.observations == ((1.0,), (0.0,), None, (1.0,), None)
-    assert (found.n, found.undetermined, found.without_gold) == (3, 1, 1)
-    assert found.value == pytest.approx(2 / 3)
+    report = measured(Correctness(llm), [*cases, Case(asked(), Answer("?"))])
+    assert report.observations == ((1.0,), (0.0,), None, (1.0,), None)
+    assert (report.n, report.undetermined, report.without_gold) == (3, 1, 1)
+    assert report.value == pytest.approx(2 / 3)
 
 
 @dataclass(frozen=True)
@@ -337,23 +337,23 @@ def test_a_score_that_is_no_number_is_undetermined() -> None:
 
         def score(self, result: object, item: Item) -> float:
             role = Role("spolia:evaluation/measures/judged/prompts/correct.txt", NaN(), default="?")
-            found: float = Ask(ScriptedModel(("nan",)), role)(
+            value: float = Ask(ScriptedModel(("nan",)), role)(
                 Brief.from_texts(question="?", answers=("a",), answer="b")
             )
-            return found
+            return value
 
-    found = measured(Loose(), [Case(NOKIA, CITED)])
-    assert (found.value, found.undetermined) == (None, 1)
+    report = measured(Loose(), [Case(NOKIA, CITED)])
+    assert (report.value, report.undetermined) == (None, 1)
 
 
 def test_a_run_caches_a_judge_and_counts_what_it_takes() -> None:
     cache, cases = Cache(), [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Nokia")]
     measure = Correctness(ScriptedModel((("<answer>Nokia", "yes"), ("", "no"))))
     with Run(cache=cache) as first:
-        one = measured(measure, cases)
+        report = measured(measure, cases)
     assert (first.spent.calls, first.usage.calls) == (2, 3)
     with Run(cache=cache) as second:
-        assert measured(measure, cases) == one
+        assert measured(measure, cases) == report
     assert (second.spent.calls, second.usage.calls) == (0, 3)
 
 
@@ -368,9 +368,9 @@ def test_a_reply_that_cannot_be_read_is_not_kept() -> None:
 def test_a_spent_budget_leaves_the_rest_undetermined() -> None:
     cases = [Case(NOKIA, Answer(f"Nokia {number}")) for number in range(10)]
     with Run(budget=Budget(calls=4), threads=1) as run:
-        found = measured(Correctness(ScriptedModel(("yes",))), cases)
+        report = measured(Correctness(ScriptedModel(("yes",))), cases)
     assert run.spent.calls == 4
-    assert (found.n, found.undetermined, found.value) == (4, 6, 1.0)
+    assert (report.n, report.undetermined, report.value) == (4, 6, 1.0)
 
 
 def test_risk_and_coverage_ask_a_judge_about_what_is_answered_alone() -> None:
@@ -403,9 +403,9 @@ def test_an_experiment_leaves_out_what_is_undetermined() -> None:
 
     llm = ScriptedModel((("<answer>Nokia", "yes"), ("", "?")))
     items = [Item(text, text, answers=("Nokia",)) for text in ("known", "unknown")]
-    (found,) = Experiment(says_nokia, items, [Correctness(llm)]).run().flows
-    assert found.measured[0].observations == ((1.0,), None)
-    assert found.json()["measures"]['Correctness(llm="scripted")']["mean"] == 1.0
+    (flow,) = Experiment(says_nokia, items, [Correctness(llm)]).run().flows
+    assert flow.measured[0].observations == ((1.0,), None)
+    assert flow.json()["measures"]['Correctness(llm="scripted")']["mean"] == 1.0
 
 
 def test_a_prompt_of_ones_own_that_asks_for_more_than_is_known_is_a_mistake(tmp_path: Path) -> None:

@@ -82,24 +82,24 @@ def test_costs_are_what_one_counts_by_hand(measure: SetMeasure, value: float) ->
 
 
 def test_a_ranking_that_a_loop_discarded_is_not_used_though_its_passages_are_shown() -> None:
-    first, again, web = (
+    first, second_ranking, web = (
         ranking(*names, source=source).but(query=Query(text))
         for names, source, text in ((["a", "b"], "local", "Who?"), (["a"], "local", "Where?"), (["w"], "web", "Where?"))
     )
     nothing = Ranking(Query("question"), ())
-    for kept, local in (((first, web), 1), ((first, again, web), 2)):
-        found = reduce(Ranking.extended, kept, nothing)
-        case = Case(TWO, Answer("so", evidence=found), retrievals=(first, again, web))
+    for record, local in (((first, web), 1), ((first, second_ranking, web), 2)):
+        result = reduce(Ranking.extended, record, nothing)
+        case = Case(TWO, Answer("so", evidence=result), retrievals=(first, second_ranking, web))
         assert [UsedCalls(source).observe(case) for source in ("local", "web", "")] == [(local,), (1,), (local + 1,)]
-    assert found.merged == (("local", "Who?"), ("local", "Where?"), ("web", "Where?"))
-    cut = Case(TWO, Answer("so", evidence=found.cut(2)), retrievals=(first, again, web))
+    assert result.merged == (("local", "Who?"), ("local", "Where?"), ("web", "Where?"))
+    cut = Case(TWO, Answer("so", evidence=result.cut(2)), retrievals=(first, second_ranking, web))
     assert UsedCalls("web").observe(cut) == (0,)
     with ScoreStore() as store:
         store.write_answer(1, 1, case, usage=Usage(), spent=Usage(), cached=False, opening=0.0, seconds=0.0)
         saved = store.case(store.columns(ANSWER)[0], TWO).result
         assert isinstance(saved, Answer)
         assert saved.evidence is not None
-        assert saved.evidence.merged == found.merged
+        assert saved.evidence.merged == result.merged
 
 
 def test_a_failure_costs_what_it_took_and_used_nothing() -> None:
@@ -114,19 +114,19 @@ def test_a_flow_that_ends_with_a_ranking_shows_it() -> None:
 
 
 def test_an_answer_that_stands_in_a_passage_is_found_there() -> None:
-    found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("The moons.", "It is the Moon!")))
+    found_ranking = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("The moons.", "It is the Moon!")))
     item = asked("moon")
-    assert [measure_of(f"AnswerHit@{k}").score(found, item) for k in (1, 2)] == [0.0, 1.0]
-    assert measure_of("AnswerHit@2").score(Answer("so", evidence=found), item) == 1.0
+    assert [measure_of(f"AnswerHit@{k}").score(found_ranking, item) for k in (1, 2)] == [0.0, 1.0]
+    assert measure_of("AnswerHit@2").score(Answer("so", evidence=found_ranking), item) == 1.0
     with pytest.raises(MeasureError, match="without evidence"):
         measure_of("AnswerHit@2").score(Answer("so"), item)
 
 
 def test_likeness_is_that_of_the_nearest_answer() -> None:
     embedder = HashingEmbedder()
-    own, one, other = embedder.embed(["the moon", "a moon", "tax"], kind="passage")
-    found = SemScore(embedder).score_text("the moon", ["a moon", "tax"])
-    assert found == pytest.approx(max(float(own @ one), float(own @ other)))
+    own, item, other_vector = embedder.embed(["the moon", "a moon", "tax"], kind="passage")
+    value = SemScore(embedder).score_text("the moon", ["a moon", "tax"])
+    assert value == pytest.approx(max(float(own @ item), float(own @ other_vector)))
     assert SemScore(embedder).score(ABSTAINED, asked("the moon")) == 0.0
     assert SemScore(embedder).score(Answer("moon " * 300), asked("the moon")) is None  # its end would not be compared
     with Run() as run:
@@ -185,10 +185,10 @@ def test_bert_score_needs_the_vectors_of_tokens() -> None:
 
 def test_a_summary_says_how_many_it_is_made_of() -> None:
     cases = [Case(asked("a"), Answer("a")), Case(asked("a"), Failure("ValueError", "no")), Case(asked(), Answer("a"))]
-    found = measured(parse_measure("EM"), cases)
-    assert (found.value, found.n, found.failed, found.undetermined, found.without_gold) == (0.5, 2, 1, 0, 1)
-    assert str(found) == "EM 0.5 of 2, 1 failed, 1 without gold"
-    assert found.observations == ((1.0,), (0.0,), None)
+    report = measured(parse_measure("EM"), cases)
+    assert (report.value, report.n, report.failed, report.undetermined, report.without_gold) == (0.5, 2, 1, 0, 1)
+    assert str(report) == "EM 0.5 of 2, 1 failed, 1 without gold"
+    assert report.observations == ((1.0,), (0.0,), None)
     assert str(measured(BLEU(), [])) == "BLEU nothing of 0"
 
 
@@ -247,7 +247,7 @@ def test_a_class_of_measures_may_have_the_former_names_of_what_it_defines() -> N
                 return max(seen)[0]
 
     assert ["called is notation" in str(one.message) for one in warned] == [True, False]
-    measure: Any = Longest  # type: ignore[abstract]
+    measure: Any = Longest
     found = measured(measure(), [Case(Item("q", "How?"), Failure("StepFailed", "no"))])
     assert (found.measure, found.value) == ("Longest", 4.0)
 
@@ -255,10 +255,10 @@ def test_a_class_of_measures_may_have_the_former_names_of_what_it_defines() -> N
 @check_each("written", OF_ANSWERS)
 @check_each("text", BADLY_ANSWERED)
 def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str) -> None:
-    found = measured(parse_measure(written), [Case(asked("the moon pulls the sea", ""), citing(text, "a"))])
-    assert found.n == 1
-    assert found.value is not None
-    assert 0 <= found.value <= 1
+    report = measured(parse_measure(written), [Case(asked("the moon pulls the sea", ""), citing(text, "a"))])
+    assert report.n == 1
+    assert report.value is not None
+    assert 0 <= report.value <= 1
 
 
 @pytest.mark.slow
@@ -268,6 +268,6 @@ def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str
 def test_hundreds_of_thousands_of_characters_are_measured(written: str, kind: str) -> None:
     """What takes quadratic time here would take many minutes."""
     answer = citing(LONG_TEXTS[kind], "a")
-    found = measured(parse_measure(written), [Case(asked("the moon pulls the sea", "moon " * 50), answer)])
-    assert found.value is not None
-    assert 0 <= found.value <= 1
+    report = measured(parse_measure(written), [Case(asked("the moon pulls the sea", "moon " * 50), answer)])
+    assert report.value is not None
+    assert 0 <= report.value <= 1

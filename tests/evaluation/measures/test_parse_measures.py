@@ -89,11 +89,11 @@ def test_a_model_is_written_by_its_name_and_given_by_the_caller(written: str) ->
 
 
 def test_every_measure_can_be_written_as_it_is_called() -> None:
-    found = {written: class_of(written.removesuffix("@k")) for written in TABLE}
-    assert set(found.values()) == set(classes(SetMeasure))
-    for written, cls in found.items():
+    kinds = {name: class_of(name.removesuffix("@k")) for name in TABLE}
+    assert set(kinds.values()) == set(classes(SetMeasure))
+    for name, cls in kinds.items():
         assert cls is not None
-        assert written.removesuffix("@k") == cls.notation
+        assert name.removesuffix("@k") == cls.notation
         assert (f"{cls.notation}@k" in KNOWN) == (getattr(cls, "k", None) is not None)
 
 
@@ -131,8 +131,8 @@ def test_what_no_measure_is_called_is_refused_with_what_to_write(written: str, s
 
 def test_a_list_is_cut_at_the_commas_that_separate() -> None:
     text = 'R@5, full@2 ,AURC, F1(words="unicode", rule="hotpotqa"), R@5,'
-    found = parse_measures(text)
-    assert [str(one) for one in found] == ["R@5", "full@2", "AURC", 'F1(words="unicode", rule="hotpotqa")']
+    measures = parse_measures(text)
+    assert [str(measure) for measure in measures] == ["R@5", "full@2", "AURC", 'F1(words="unicode", rule="hotpotqa")']
 
 
 @pytest.mark.parametrize("text", [" , ", "", "R@5 R@10", "R@5, k=3", "R@5); print(1"])
@@ -148,7 +148,7 @@ def test_roles_that_differ_in_more_than_their_file_are_told_apart(tmp_path: Path
     assert isinstance(parsed, Correctness)
     assert str(parsed) == f'Correctness(llm="judge", role="{file}")'
     assert parsed == Correctness(judge, parsed.role)
-    other = Correctness(judge, parsed.role.but(default="no"))
-    assert str(other) != str(parsed)
+    other_correctness = Correctness(judge, parsed.role.but(default="no"))
+    assert str(other_correctness) != str(parsed)
     with pytest.raises(ModelError, match="nowhere"):
         parse_measure('Correctness(role="nowhere.txt")', llm=judge)

@@ -41,22 +41,22 @@ PERFECT_IS_ONE = (
 )  # fmt: skip
 
 
-def of(written: str) -> Measure:
-    found = parse_measure(written)
-    assert isinstance(found, Measure)
-    return found
+def of(written_text: str) -> Measure:
+    measure = parse_measure(written_text)
+    assert isinstance(measure, Measure)
+    return measure
 
 
 def nodes_of(splitter: Splitter, text: str = TEXT) -> list[Node]:
     part = Part(Node("d", text, "d", "document", Span(0, len(text))), Document("d", text))
     return [
-        Node(f"n{at}", piece.text, "d", "x", Span(piece.start or 0, (piece.start or 0) + len(piece.text)))
-        for at, piece in enumerate(splitter(part))
+        Node(f"n{index}", piece.text, "d", "x", Span(piece.start or 0, (piece.start or 0) + len(piece.text)))
+        for index, piece in enumerate(splitter(part))
     ]
 
 
 def ranking(nodes: Sequence[Node]) -> Ranking:
-    return Ranking(Query("?"), tuple(Hit(node, 100.0 - at) for at, node in enumerate(nodes)))
+    return Ranking(Query("?"), tuple(Hit(node, 100.0 - index) for index, node in enumerate(nodes)))
 
 
 def at(start: int, end: int, document: str = "d") -> Node:
@@ -65,17 +65,17 @@ def at(start: int, end: int, document: str = "d") -> Node:
 
 def needed(nodes: Sequence[Node], quotes: Sequence[Quote]) -> list[Node]:
     """What a perfect retriever finds: for each quote in turn the nodes that add to it, and no other."""
-    found: list[Node] = []
+    found_nodes: list[Node] = []
     for quote in quotes:
         unseen = {n for n in range(quote.start, quote.end) if not TEXT[n].isspace()}
         for node in nodes:
             assert node.span is not None
-            held = unseen & set(range(node.span.start, node.span.end))
-            if held and node not in found:
-                found.append(node)
-            unseen -= held
+            held_unseen = unseen & set(range(node.span.start, node.span.end))
+            if held_unseen and node not in found_nodes:
+                found_nodes.append(node)
+            unseen -= held_unseen
         assert not unseen
-    return found
+    return found_nodes
 
 
 @check_each("written", PERFECT_IS_ONE)
@@ -83,13 +83,13 @@ def needed(nodes: Sequence[Node], quotes: Sequence[Quote]) -> list[Node]:
 def test_who_finds_exactly_the_gold_scores_1_whatever_it_was_cut_into(splitter: Splitter, written: str) -> None:
     for quotes in (QUOTES, QUOTES[:1], QUOTES[1:]):
         item = ITEM.but(gold=tuple((quote,) for quote in quotes))
-        found = needed(nodes_of(splitter), quotes)
-        assert of(written).score(ranking(found), item) == pytest.approx(1.0)
+        nodes = needed(nodes_of(splitter), quotes)
+        assert of(written).score(ranking(nodes), item) == pytest.approx(1.0)
 
 
 def test_the_splitters_cut_differently_and_through_the_quotes() -> None:
     cut = [[node.text for node in nodes_of(splitter)] for splitter in SPLITTERS]
-    assert len({tuple(each) for each in cut}) == len(SPLITTERS)
+    assert len({tuple(item) for item in cut}) == len(SPLITTERS)
     assert sum(len(needed(nodes_of(splitter), QUOTES)) > 2 for splitter in SPLITTERS) >= 3
 
 
@@ -145,13 +145,13 @@ def test_grades_are_those_of_the_quotes() -> None:
     first, second = Quote("d", 0, "abc"), Quote("d", 10, "xyz")
     item = Item("q", "?", gold=((first,), (second,)), grades=((str(first), 3.0), (str(second), 1.0)))
     by_id = Item("q", "?", gold=(("a",), ("b",)), grades=(("a", 3.0), ("b", 1.0)))
-    found, ids = [at(10, 13), at(0, 3)], [at(0, 1, "b"), at(0, 1, "a")]
-    assert of("nDCG@5").score(ranking(found), item) == of("nDCG@5").score(ranking(ids), by_id) != 1.0
+    nodes, ids = [at(10, 13), at(0, 3)], [at(0, 1, "b"), at(0, 1, "a")]
+    assert of("nDCG@5").score(ranking(nodes), item) == of("nDCG@5").score(ranking(ids), by_id) != 1.0
 
 
 def test_a_text_without_a_place_counts_where_it_holds_the_quote() -> None:
-    known = Node("n", "… abcd efgh …", "d")
-    assert of("R@1").score(ranking([known]), ONE) == 1.0
+    node = Node("n", "… abcd efgh …", "d")
+    assert of("R@1").score(ranking([node]), ONE) == 1.0
     assert of("R@1").score(ranking([Node("n", "abcd", "d")]), ONE) == 0.0
 
 
@@ -176,17 +176,17 @@ OF_RANKS = ("MRR", "MAP", "nDCG@5", 'nDCG@5(rule="exponential")', "Rprec", "SetP
 def test_a_node_that_holds_two_quotes_is_worth_two_that_hold_one_each(
     written: str, before: list[Node], grades: tuple[float, ...]
 ) -> None:
-    item = Item("q", "?", gold=tuple((one,) for one in THREE))
+    item = Item("q", "?", gold=tuple((entry,) for entry in THREE))
     item = item.but(grades=tuple(zip(map(str, THREE), grades, strict=True) if grades else ()))
     best_first = [at(50, 100), at(0, 50)] if grades else [at(0, 50), at(50, 100)]
-    for after in ([], [at(200, 250)]):
-        one, two = ([*before, *found, *after] for found in ([at(0, 100)], best_first))
-        assert of(written).score(ranking(one), item) == pytest.approx(of(written).score(ranking(two), item))
+    for later_value in ([], [at(200, 250)]):
+        entry, two = ([*before, *result, *later_value] for result in ([at(0, 100)], best_first))
+        assert of(written).score(ranking(entry), item) == pytest.approx(of(written).score(ranking(two), item))
 
 
 def test_what_is_all_in_the_first_k_nodes_is_found_there() -> None:
-    item = Item("q", "?", gold=tuple((one,) for one in THREE))
-    assert [of(one).score(ranking([at(0, 250)]), item) for one in ("R@1", "full@1", "Hit@1")] == [1.0, 1.0, 1.0]
+    item = Item("q", "?", gold=tuple((entry,) for entry in THREE))
+    assert [of(entry).score(ranking([at(0, 250)]), item) for entry in ("R@1", "full@1", "Hit@1")] == [1.0, 1.0, 1.0]
 
 
 def test_quotes_of_one_group_in_one_node_are_one_place() -> None:
@@ -202,17 +202,17 @@ def test_wrong_citations_count_one_by_one() -> None:
 
 
 def test_a_ranking_is_looked_through_once_for_all_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = list[Node]()
-    found = ranking([at(0, 14), at(50, 60), at(14, 30)])
+    nodes = list[Node]()
+    found_ranking = ranking([at(0, 14), at(50, 60), at(14, 30)])
 
     def looked_at(hit: Hit) -> GoldPlace:
-        seen.append(hit.node)
+        nodes.append(hit.node)
         return GoldPlace(hit.node.document, hit.node.span)
 
     monkeypatch.setattr(GoldPlace, "from_hit", looked_at)
-    for written in (*PERFECT_IS_ONE, *OF_RANKS):
-        of(written).score(found, ONE)
-    assert len(seen) == len(found)
+    for written_text in (*PERFECT_IS_ONE, *OF_RANKS):
+        of(written_text).score(found_ranking, ONE)
+    assert len(nodes) == len(found_ranking)
 
 
 @check_each("share", ["1.5", "2"])
@@ -225,13 +225,13 @@ def test_a_share_that_cannot_be_is_refused(name: str, share: str) -> None:
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), max_size=8), st.integers(1, 5))
 def test_more_places_never_find_less(spans: list[tuple[int, int]], k: int) -> None:
-    found = ranking([at(start, start + length) for start, length in spans])
+    found_ranking = ranking([at(start, start + length) for start, length in spans])
     item = ONE.but(gold=((QUOTE,), (Quote("d", 25, "later"),)))
-    fewer, more = (of(written).score(found, item) for written in (f"R@{k}", f"R@{k + 1}"))
+    fewer, more = (of(written_text).score(found_ranking, item) for written_text in (f"R@{k}", f"R@{k + 1}"))
     assert fewer is not None
     assert more is not None
     assert fewer <= more
-    for written in ("MRR", "MAP", "nDCG@3", "Rprec", "SetF1", "P@4"):
-        score = of(written).score(found, item)
+    for written_text in ("MRR", "MAP", "nDCG@3", "Rprec", "SetF1", "P@4"):
+        score = of(written_text).score(found_ranking, item)
         assert score is not None
         assert 0 <= score <= 1

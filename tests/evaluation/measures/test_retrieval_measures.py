@@ -109,14 +109,14 @@ BY_HAND = [
 ]
 
 
-def measure_of(written: str) -> Measure:
-    found = parse_measure(written)
-    assert isinstance(found, Measure)
-    return found
+def measure_of(text: str) -> Measure:
+    measure = parse_measure(text)
+    assert isinstance(measure, Measure)
+    return measure
 
 
-def of(written: str, found: Ranking, item: Item) -> float:
-    score = measure_of(written).score(found, item)
+def of(text: str, found_ranking: Ranking, item: Item) -> float:
+    score = measure_of(text).score(found_ranking, item)
     assert score is not None
     return score
 
@@ -214,8 +214,8 @@ def test_recall_only_grows_with_k(name: str, k: int, found: list[str], item: Ite
 @pytest.mark.slow
 @given(st.integers(1, 8), FOUND, ITEMS)
 def test_full_recall_never_exceeds_recall(k: int, found: list[str], item: Item) -> None:
-    full, some = (of(f"{name}@{k}", ranking(found), item) for name in ("full", "R"))
-    assert full == (some == 1)
+    full, recall = (of(f"{name}@{k}", ranking(found), item) for name in ("full", "R"))
+    assert full == (recall == 1)
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_full_recall_never_exceeds_recall(k: int, found: list[str], item: Item) 
 def test_the_best_of_each_group_by_grade_is_the_best_order(k: int, item: Item) -> None:
     grades = dict(item.grades)
     chosen = {max(map(str, group), key=grades.__getitem__) for group in item.gold}
-    alone = item.but(gold=tuple((one,) for one in chosen))
+    alone = item.but(gold=tuple((entry,) for entry in chosen))
     best = sorted(chosen, key=lambda one: -grades[one])
     assert NDCG(k).score(ranking(best), alone) == pytest.approx(1.0)
 
@@ -232,13 +232,13 @@ def test_the_best_of_each_group_by_grade_is_the_best_order(k: int, item: Item) -
 @given(WRITTEN, FOUND, ITEMS)
 def test_moving_gold_up_never_hurts(written: str, found: list[str], item: Item) -> None:
     distinct = list(dict.fromkeys(found))
-    gold = {one for group in item.gold for one in group}
+    gold = {entry for group in item.gold for entry in group}
     for place in range(1, len(distinct)):
         if distinct[place] in gold and distinct[place - 1] not in gold:
             swapped = [*distinct]
             swapped[place - 1], swapped[place] = swapped[place], swapped[place - 1]
-            before, after = (of(written, ranking(order), item) for order in (distinct, swapped))
-            assert after >= before - 1e-12
+            previous_value, later_value = (of(written, ranking(order), item) for order in (distinct, swapped))
+            assert later_value >= previous_value - 1e-12
 
 
 def test_measures_of_no_place_are_refused() -> None:
@@ -247,9 +247,9 @@ def test_measures_of_no_place_are_refused() -> None:
 
 
 def test_without_gold_a_measure_does_not_apply() -> None:
-    for written in (*EVERY, *GENEROUS):
-        assert parse_measure(written).applies(ONE)
-        assert not parse_measure(written).applies(Item("q", "?"))
+    for text in (*EVERY, *GENEROUS):
+        assert parse_measure(text).applies(ONE)
+        assert not parse_measure(text).applies(Item("q", "?"))
 
 
 def test_what_holds_no_passages_is_refused() -> None:
@@ -280,7 +280,7 @@ def test_of_an_answer_the_evidence_counts_and_without_it_the_citations() -> None
 def test_the_passage_that_is_the_question_itself_is_left_out(id: str, text: str, gold: str, score: float) -> None:
     item = Item("q1", "Salt is dear. So it is.", gold=((gold,),))
     nodes = [Node("n1", text, document=id), Node("n2", "Cheap salt.", document="a")]
-    found = Ranking(Query(item.question), (Hit(nodes[0], 2.0), Hit(nodes[1], 1.0)))
-    assert parse_measure("MRR").score(found, item) == score  # type: ignore[attr-defined]
+    found_ranking = Ranking(Query(item.question), (Hit(nodes[0], 2.0), Hit(nodes[1], 1.0)))
+    assert parse_measure("MRR").score(found_ranking, item) == score  # type: ignore[attr-defined]
     marks = [mark for mark in gold_marks(item, nodes) if mark != OWN]
     assert 1 / (1 + marks.index(1)) == score, "a sweep sees the same places"

@@ -29,10 +29,10 @@ COMMITTED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "ex
 @settings(max_examples=60)
 @given(SCORES)
 def test_the_interval_holds_the_mean_and_stays_where_scores_can_be(scores: list[float]) -> None:
-    found = Sample([[one] for one in scores], resamples=500).interval(0)
-    assert found.mean == pytest.approx(sum(scores) / len(scores))
-    assert 0 <= found.low <= found.mean <= found.high <= 1
-    assert found.low < found.high
+    found_interval = Sample([[value] for value in scores], resamples=500).interval(0)
+    assert found_interval.mean == pytest.approx(sum(scores) / len(scores))
+    assert 0 <= found_interval.low <= found_interval.mean <= found_interval.high <= 1
+    assert found_interval.low < found_interval.high
 
 
 @pytest.mark.slow
@@ -40,16 +40,16 @@ def test_the_interval_holds_the_mean_and_stays_where_scores_can_be(scores: list[
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40))
 def test_a_difference_is_the_same_the_other_way_round(pairs: list[tuple[float, float]]) -> None:
     sample = Sample(pairs, resamples=500)
-    there, back = sample.difference(0, 1), sample.difference(1, 0)
-    assert there.mean == pytest.approx(-back.mean)
-    assert -1 <= there.low <= there.mean <= there.high <= 1
-    assert (there.low, there.high) == pytest.approx((-back.high, -back.low), abs=0.02)
+    existing_difference, back = sample.difference(0, 1), sample.difference(1, 0)
+    assert existing_difference.mean == pytest.approx(-back.mean)
+    assert -1 <= existing_difference.low <= existing_difference.mean <= existing_difference.high <= 1
+    assert (existing_difference.low, existing_difference.high) == pytest.approx((-back.high, -back.low), abs=0.02)
 
 
 def test_wilson_is_the_set_of_shares_that_the_score_test_does_not_refuse() -> None:
     for right, n in ((0, 10), (3, 10), (81, 263), (30, 30)):
-        found = wilson(right, n)
-        for end in (found.low, found.high):
+        found_interval = wilson(right, n)
+        for end in (found_interval.low, found_interval.high):
             if 0 < end < 1:
                 assert abs(right / n - end) / (end * (1 - end) / n) ** 0.5 == pytest.approx(1.959964, abs=1e-4)
     assert (wilson(81, 263).low, wilson(81, 263).high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
@@ -57,14 +57,14 @@ def test_wilson_is_the_set_of_shares_that_the_score_test_does_not_refuse() -> No
 
 def test_tango_holds_a_difference_as_often_as_it_says_by_adding_up_all_outcomes() -> None:
     n, ours, theirs = 30, 0.2, 0.1
-    held = 0.0
+    total = 0.0
     for b in range(n + 1):
         for c in range(n + 1 - b):
             weight = comb(n, b) * comb(n - b, c) * ours**b * theirs**c * (1 - ours - theirs) ** (n - b - c)
             if weight > 1e-12:
-                found = tango(b, c, n)
-                held += weight * (found.low <= ours - theirs <= found.high)
-    assert 0.94 < held < 0.965
+                found_interval = tango(b, c, n)
+                total += weight * (found_interval.low <= ours - theirs <= found_interval.high)
+    assert 0.94 < total < 0.965
 
 
 def test_students_t_is_that_of_the_tables() -> None:
@@ -90,8 +90,8 @@ def test_ends_of_the_bootstrap_are_what_one_works_out_by_hand(
     values: list[float], level: float, low: float, high: float
 ) -> None:
     """Where resampled means are a normal distribution, its quantiles are the deviates themselves."""
-    found = expanded_bca(0.0, np.array(values), NORMALLY, level)
-    assert (found.low, found.high) == pytest.approx((low, high), abs=2e-3)
+    found_interval = expanded_bca(0.0, np.array(values), NORMALLY, level)
+    assert (found_interval.low, found_interval.high) == pytest.approx((low, high), abs=2e-3)
     # more of the means are below: z0 = 0.2, which shifts both ends by twice of it where nothing is skewed
     if sum(values) == 0 and max(values) == 1:
         shifted = expanded_bca(0.2, np.array(values), NORMALLY, level)
@@ -100,10 +100,10 @@ def test_ends_of_the_bootstrap_are_what_one_works_out_by_hand(
 
 def test_resamples_are_what_drawing_question_by_question_gives() -> None:
     scores = np.random.default_rng(7).exponential(size=60)
-    drawn = np.random.default_rng(8).choice(scores, size=(20_000, 60)).mean(axis=1)
-    found = resampled_means(scores[:, None], 20_000, 0)[:, 0]
+    mean = np.random.default_rng(8).choice(scores, size=(20_000, 60)).mean(axis=1)
+    value = resampled_means(scores[:, None], 20_000, 0)[:, 0]
     shares = [0.025, 0.2, 0.5, 0.8, 0.975]
-    assert np.quantile(found, shares) == pytest.approx(np.quantile(drawn, shares), abs=0.01)
+    assert np.quantile(value, shares) == pytest.approx(np.quantile(mean, shares), abs=0.01)
 
 
 @pytest.mark.slow
@@ -140,8 +140,8 @@ def test_the_range_that_is_declared_decides_and_not_the_scores() -> None:
 
 def test_differences_that_are_all_the_same_are_not_taken_for_certain_either() -> None:
     for n in (2, 30, 300):
-        found = Sample([[4.0, 3.85]] * n, range=COSTS).difference(1, 0)
-        assert found.low < found.mean < found.high
+        found_difference = Sample([[4.0, 3.85]] * n, range=COSTS).difference(1, 0)
+        assert found_difference.low < found_difference.mean < found_difference.high
     assert Sample([[4.0, 3.85]] * 2, range=COSTS).difference(1, 0).high > 1
     assert Sample([[0.0, 0.0]] * 30, range=COSTS).difference(1, 0).low == -inf
 
@@ -152,13 +152,15 @@ def test_what_is_missing_is_left_out_as_if_it_had_not_been_asked() -> None:
     scores = random.beta(2, 3, (400, 3))
     scores[random.random((400, 3)) < 0.1] = np.nan
     sample = Sample(scores)
-    both = scores[~np.isnan(scores[:, [0, 2]]).any(axis=1)][:, [0, 2]]
-    alone = Sample(both)
+    pair = scores[~np.isnan(scores[:, [0, 2]]).any(axis=1)][:, [0, 2]]
+    alone = Sample(pair)
     for ours, theirs in ((0, 2), (2, 0)):
-        found, other = sample.difference(ours, theirs), alone.difference(ours // 2, theirs // 2)
-        assert found.mean == pytest.approx(other.mean)
-        assert found.n == other.n == len(both)
-        assert (found.low, found.high) == pytest.approx((other.low, other.high), abs=0.003)
+        found_difference, other_difference = sample.difference(ours, theirs), alone.difference(ours // 2, theirs // 2)
+        assert found_difference.mean == pytest.approx(other_difference.mean)
+        assert found_difference.n == other_difference.n == len(pair)
+        assert (found_difference.low, found_difference.high) == pytest.approx(
+            (other_difference.low, other_difference.high), abs=0.003
+        )
         assert sample.p(ours, theirs) == pytest.approx(alone.p(ours // 2, theirs // 2), abs=0.02)
     assert sample.interval(1).n == int((~np.isnan(scores[:, 1])).sum())
 
@@ -184,12 +186,12 @@ def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
     whole = [measure.observe(Case(item, Answer(item.answers[0]))) for item in items]
     half = [measure.observe(Case(item, Answer(f"{item.answers[0][:16]} no more"))) for item in items]
     totals = Totals([whole, half], measure.total, additive=True)
-    found, apart = totals.interval(1), totals.difference(0, 1)
-    assert found is not None
-    assert apart is not None
-    assert found.mean == measure.total(half)
-    assert found.low < found.mean < found.high
-    assert apart.low > 0
+    found_interval, separate_difference = totals.interval(1), totals.difference(0, 1)
+    assert found_interval is not None
+    assert separate_difference is not None
+    assert found_interval.mean == measure.total(half)
+    assert found_interval.low < found_interval.mean < found_interval.high
+    assert separate_difference.low > 0
     assert totals.p(0, 1) == pytest.approx(1 / 10_001)
     assert totals.p(0, 0) == 1.0
 
@@ -202,11 +204,11 @@ def test_few_questions_show_nothing_by_a_total(n: int) -> None:
     )
     totals = Totals([right, wrong], measure.total, additive=True)
     assert totals.p(0, 1) == 2.0 ** (1 - n)
-    alone, apart = totals.interval(0), totals.difference(0, 1)
+    alone, separate_difference = totals.interval(0), totals.difference(0, 1)
     assert alone is not None
-    assert apart is not None
-    assert (alone.mean, apart.mean) == (1.0, 1.0)
-    assert max(alone.low, apart.low) < 0.9
+    assert separate_difference is not None
+    assert (alone.mean, separate_difference.mean) == (1.0, 1.0)
+    assert max(alone.low, separate_difference.low) < 0.9
 
 
 COUNTED = st.sampled_from([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)])
@@ -220,8 +222,8 @@ def test_rows_of_few_questions_are_exchanged_in_all_ways(pairs: list[tuple[Row, 
     total = AbstentionF1().total
     ours, theirs = map(list, zip(*pairs, strict=True))
     totals = Totals([ours, theirs], total, additive=True)
-    found = totals.difference(0, 1)
-    if found is None:
+    found_difference = totals.difference(0, 1)
+    if found_difference is None:
         assert None in (total(ours), total(theirs))
         return
     reached = []
@@ -229,16 +231,23 @@ def test_rows_of_few_questions_are_exchanged_in_all_ways(pairs: list[tuple[Row, 
         first, second = zip(
             *(pair[::-1] if swap else pair for pair, swap in zip(pairs, swaps, strict=True)), strict=True
         )
-        one, other = total(first), total(second)
-        reached.append(one is None or other is None or abs(one - other) >= abs(found.mean) - 1e-9)
+        value, other_value = total(first), total(second)
+        reached.append(
+            value is None or other_value is None or abs(value - other_value) >= abs(found_difference.mean) - 1e-9
+        )
     assert totals.p(0, 1) == pytest.approx(sum(reached) / len(reached))
-    assert -1 <= found.low <= found.mean <= found.high <= 1
+    assert -1 <= found_difference.low <= found_difference.mean <= found_difference.high <= 1
 
 
 def test_a_total_that_stands_on_one_question_says_nothing() -> None:
-    answered = Totals([[(1.0, 1.0), *[(0.0, 0.0)] * 29]], SelectiveRisk().total, additive=True).interval(0)
-    assert answered is not None
-    assert (answered.mean, answered.low, answered.high, answered.n) == (0.0, 0.0, 1.0, 1)
+    answered_interval = Totals([[(1.0, 1.0), *[(0.0, 0.0)] * 29]], SelectiveRisk().total, additive=True).interval(0)
+    assert answered_interval is not None
+    assert (answered_interval.mean, answered_interval.low, answered_interval.high, answered_interval.n) == (
+        0.0,
+        0.0,
+        1.0,
+        1,
+    )
     assert Totals([[(0.0, 0.0)] * 30], SelectiveRisk().total, additive=True).interval(0) is None
 
 
@@ -255,10 +264,10 @@ def test_drawn_rows_give_what_drawn_sums_give() -> None:
     random = np.random.default_rng(2)
     flows = [[tuple(map(float, row)) for row in random.integers(0, 2, (60, 3))] for _ in range(2)]
     by_rows, by_sums = (Totals(flows, AbstentionF1().total, additive=additive) for additive in (False, True))
-    one, other = by_rows.difference(0, 1), by_sums.difference(0, 1)
-    assert one is not None
-    assert other is not None
-    assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.015)
+    item, other_difference = by_rows.difference(0, 1), by_sums.difference(0, 1)
+    assert item is not None
+    assert other_difference is not None
+    assert (item.low, item.high) == pytest.approx((other_difference.low, other_difference.high), abs=0.015)
     assert by_rows.p(0, 1) == pytest.approx(by_sums.p(0, 1), abs=0.12)
 
 
@@ -284,25 +293,25 @@ def test_few_questions_that_differ_do_not_make_a_narrow_interval() -> None:
 
 
 def test_the_committed_simulation_is_within_two_points_of_what_is_said() -> None:
-    found = json.loads(COMMITTED.read_text())
-    assert found["experiments"] == 1000
-    held = found["percent of 95 % intervals that hold the true number"]
-    assert {kind: list(draws) for kind, draws in held["expected"].items()} == {
+    data = json.loads(COMMITTED.read_text())
+    assert data["experiments"] == 1000
+    held_data = data["percent of 95 % intervals that hold the true number"]
+    assert {kind: list(draws) for kind, draws in held_data["expected"].items()} == {
         kind: [draw.__name__ for draw in draws] for kind, draws in EXPECTED.items()
     }
-    assert set(held["hard"]) == set(HARD)
-    for draws in held["expected"].values():
+    assert set(held_data["hard"]) == set(HARD)
+    for draws in held_data["expected"].values():
         for by_n in draws.values():
             assert set(by_n) == {"30", "100", "300"}
             assert all(93 <= percent <= 97 for percent in by_n.values()), draws
-    near_one = held["exact, Wilson, shares from 0.95 to 0.998"]
-    assert all(one["least"] > 91 and one["mean"] > 94 for one in near_one.values())
+    near_one = held_data["exact, Wilson, shares from 0.95 to 0.998"]
+    assert all(row["least"] > 91 and row["mean"] > 94 for row in near_one.values())
     for kind in ("plain", "paired"):
-        for by_n in held[f"totals, {kind} (200 experiments)"].values():
+        for by_n in held_data[f"totals, {kind} (200 experiments)"].values():
             assert all(percent > 90 for percent in by_n.values()), by_n
-    by_totals = found["percent of experiments with 2 flows that claim a difference of totals where there is none"]
+    by_totals = data["percent of experiments with 2 flows that claim a difference of totals where there is none"]
     assert set(by_totals) == set(TOTALS)
     assert all(percent <= 6.5 for by_n in by_totals.values() for percent in by_n.values())
-    claimed = found["percent of experiments that claim a difference where there is none"]
+    claimed = data["percent of experiments that claim a difference where there is none"]
     assert all(percent <= 6.5 for name, percent in claimed.items() if name.endswith("holm"))
     assert all(percent > 15 for name, percent in claimed.items() if name.endswith("none"))

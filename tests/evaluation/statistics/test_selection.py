@@ -20,10 +20,10 @@ def test_the_score_of_the_best_of_many_is_corrected_for_the_choice_and_the_inter
     for seed in range(60):
         scores, truth = drawn(60, 100, seed)
         best = int(scores.mean(axis=0).argmax())
-        found = correct_for_choice(scores, draws=300, seed=seed)
+        interval = correct_for_choice(scores, draws=300, seed=seed)
         raw.append(scores[:, best].mean() - truth[best])
-        corrected.append(found.mean - truth[best])
-        covered.append(found.low <= truth[best] <= found.high)
+        corrected.append(interval.mean - truth[best])
+        covered.append(interval.low <= truth[best] <= interval.high)
     assert np.mean(raw) > 0.02
     assert abs(np.mean(corrected)) < np.mean(raw) / 2
     assert np.mean(covered) >= 0.9
@@ -31,11 +31,11 @@ def test_the_score_of_the_best_of_many_is_corrected_for_the_choice_and_the_inter
 
 @pytest.mark.slow
 def test_the_bound_on_what_is_lost_holds_nearly_always() -> None:
-    held = []
+    results = []
     for seed in range(100):
         scores, truth = drawn(8, 200, seed)
-        held.append(bound_loss(scores, 0, draws=500) >= truth.max() - truth[0])
-    assert np.mean(held) >= 0.93
+        results.append(bound_loss(scores, 0, draws=500) >= truth.max() - truth[0])
+    assert np.mean(results) >= 0.93
 
 
 def test_flows_that_do_not_differ_lose_nothing() -> None:
@@ -48,9 +48,9 @@ def test_flows_that_do_not_differ_lose_nothing() -> None:
 
 
 def test_scores_that_hardly_differ_do_not_make_a_score_certain() -> None:
-    found = correct_for_choice(np.ones((25, 4)), width=1.0, draws=50).clip(0, 1)
-    assert found.mean == found.high == 1.0
-    assert 0.85 < found.low < 0.97
+    interval = correct_for_choice(np.ones((25, 4)), width=1.0, draws=50).clip(0, 1)
+    assert interval.mean == interval.high == 1.0
+    assert 0.85 < interval.low < 0.97
 
 
 def test_flows_that_were_not_asked_everything_are_compared_on_what_they_were() -> None:

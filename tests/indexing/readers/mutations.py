@@ -33,24 +33,24 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 
 def _broken(data: bytes, chance: random.Random) -> bytes:
-    found = bytearray(data)
+    content = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 5, 20))):
-        at = chance.randrange(len(found) + 1)
+        index = chance.randrange(len(content) + 1)
         size = chance.choice((1, 2, 4, 16, 100))
-        how = chance.randrange(7)
-        if how == 0:
-            del found[at:]
-        elif how == 1:
-            del found[at : at + size]
-        elif how == 2:
-            found[at : at + size] = chance.randbytes(size)
-        elif how == 3:
-            found[at:at] = found[at : at + size] * chance.choice((1, 3, 50))
-        elif how == 4:
-            found[at:at] = chance.choice(_WORDS) * chance.choice((1, 3, 500))
-        elif how == 5:
+        extra_index = chance.randrange(7)
+        if extra_index == 0:
+            del content[index:]
+        elif extra_index == 1:
+            del content[index : index + size]
+        elif extra_index == 2:
+            content[index : index + size] = chance.randbytes(size)
+        elif extra_index == 3:
+            content[index:index] = content[index : index + size] * chance.choice((1, 3, 50))
+        elif extra_index == 4:
+            content[index:index] = chance.choice(_WORDS) * chance.choice((1, 3, 500))
+        elif extra_index == 5:
             number = chance.choice(_NUMBERS)
-            found[at : at + len(number)] = number
-        elif found:
-            found[at % len(found)] ^= 1 << chance.randrange(8)
-    return bytes(found)
+            content[index : index + len(number)] = number
+        elif content:
+            content[index % len(content)] ^= 1 << chance.randrange(8)
+    return bytes(content)

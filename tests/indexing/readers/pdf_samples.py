@@ -27,29 +27,29 @@ class Sheet:
 
 def pdf(sheets: Sequence[Sheet], *, objects: Sequence[bytes] = (), catalog: bytes = b"", info: bytes = b"") -> bytes:
     """A file of some pages; objects are numbered from `FIRST`, and what the pages are made of comes after them."""
-    made: list[bytes] = [b"", b"", *objects]
+    contents: list[bytes] = [b"", b"", *objects]
     kids = []
     for sheet in sheets:
-        made.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(sheet.drawn), sheet.drawn))
-        made.append(
+        contents.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(sheet.drawn), sheet.drawn))
+        contents.append(
             b"<< /Type /Page /Parent 2 0 R /MediaBox %s /Contents %d 0 R /Resources << %s %s >> %s >>"
-            % (sheet.box, len(made), FONTS, sheet.resources, sheet.entries)
+            % (sheet.box, len(contents), FONTS, sheet.resources, sheet.entries)
         )
-        kids.append(b"%d 0 R" % len(made))
-    made[0] = b"<< /Type /Catalog /Pages 2 0 R %s >>" % catalog
-    made[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
-    return pdf_file([*made, b"<< %s >>" % info], b"/Info %d 0 R" % (len(made) + 1))
+        kids.append(b"%d 0 R" % len(contents))
+    contents[0] = b"<< /Type /Catalog /Pages 2 0 R %s >>" % catalog
+    contents[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
+    return pdf_file([*contents, b"<< %s >>" % info], b"/Info %d 0 R" % (len(contents) + 1))
 
 
-def text(x: float, y: float, said: str, *, size: float = 10, bold: bool = False) -> bytes:
+def text(x: float, y: float, characters: str, *, size: float = 10, bold: bool = False) -> bytes:
     """Letters from a point on, as y grows upwards."""
-    escaped = said.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)").encode("ascii")
+    escaped = characters.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)").encode("ascii")
     return b"BT /F%d %g Tf %g %g Td (%s) Tj ET\n" % (2 if bold else 1, size, x, y, escaped)
 
 
-def lines(x: float, y: float, *said: str, leading: float = 12, size: float = 10) -> bytes:
+def lines(x: float, y: float, *texts: str, leading: float = 12, size: float = 10) -> bytes:
     """Lines below each other."""
-    return b"".join(text(x, y - number * leading, line, size=size) for number, line in enumerate(said))
+    return b"".join(text(x, y - number * leading, line, size=size) for number, line in enumerate(texts))
 
 
 def rules(*strokes: tuple[float, float, float, float]) -> bytes:

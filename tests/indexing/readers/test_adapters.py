@@ -45,10 +45,10 @@ def play_docling(monkeypatch: pytest.MonkeyPatch, convert: Any) -> None:
 
 
 def test_docling_is_asked_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    results: list[Any] = []
 
     def convert(source: Any, *, raises_on_error: bool, max_num_pages: int) -> Any:
-        asked.append((source, raises_on_error, max_num_pages))
+        results.append((source, raises_on_error, max_num_pages))
         document = SimpleNamespace(
             pages={2: None, 1: None, 3: None}, export_to_markdown=lambda page_no=0: PAGES[page_no - 1]
         )
@@ -56,12 +56,12 @@ def test_docling_is_asked_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
     play_docling(monkeypatch, convert)
     expect_pages(DoclingReader())
-    assert asked == [(("a.pdf", b"x"), True, 5000)]
+    assert results == [(("a.pdf", b"x"), True, 5000)]
     assert DoclingReader().read(Blob("a.pdf", b"x")).warnings == ("Docling: a page was dark",)
 
 
 def test_what_docling_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def convert(source: Any, **how: Any) -> Any:
+    def convert(source: Any, **options: Any) -> Any:
         raise RuntimeError("Incorrect password error" if source[1] == b"locked" else "models are missing")
 
     play_docling(monkeypatch, convert)
@@ -82,15 +82,15 @@ def play_xberg(monkeypatch: pytest.MonkeyPatch, extract: Any) -> None:
 
 
 def test_xberg_is_asked_for_pages_of_markdown_also_where_a_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    results: list[Any] = []
 
-    async def extract(given: Any, how: Any) -> Any:
-        asked.append((given, how))
+    async def extract(given: Any, options: Any) -> Any:
+        results.append((given, options))
         names = ("title", "authors", "created_at", "modified_at", "subject", "keywords", "language")
-        said = SimpleNamespace(**dict.fromkeys(names), errors=[])
+        metadata = SimpleNamespace(**dict.fromkeys(names), errors=[])
         pages = [SimpleNamespace(content=page) for page in PAGES]
-        found = SimpleNamespace(content="all", pages=pages, metadata=said, processing_warnings=[])
-        return SimpleNamespace(results=[found], errors=[])
+        extraction = SimpleNamespace(content="all", pages=pages, metadata=metadata, processing_warnings=[])
+        return SimpleNamespace(results=[extraction], errors=[])
 
     play_xberg(monkeypatch, extract)
 
@@ -98,20 +98,20 @@ def test_xberg_is_asked_for_pages_of_markdown_also_where_a_loop_runs(monkeypatch
         expect_pages(XbergReader())
 
     asyncio.run(within_a_loop())
-    given, how = asked[0]
-    assert (given.kind, given.bytes, given.filename) == ("bytes", b"x", "a.pdf")
-    assert (how.output_format, how.use_cache, how.disable_ocr) == ("markdown", False, True)
+    inputs, options = results[0]
+    assert (inputs.kind, inputs.bytes, inputs.filename) == ("bytes", b"x", "a.pdf")
+    assert (options.output_format, options.use_cache, options.disable_ocr) == ("markdown", False, True)
 
 
 def test_what_xberg_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def extract(given: Any, how: Any) -> Any:
+    async def extract(given: Any, options: Any) -> Any:
         if given.bytes == b"none":
             return SimpleNamespace(results=[], errors=[SimpleNamespace(message="nothing there")])
         raise RuntimeError("PDF is encrypted and requires a password" if given.bytes == b"locked" else "broken")
 
     play_xberg(monkeypatch, extract)
-    for data, said in ((b"x", "broken"), (b"none", "nothing there")):
-        with pytest.raises(DocumentError, match=rf"a\.pdf could not be read by Xberg: {said}"):
+    for data, message in ((b"x", "broken"), (b"none", "nothing there")):
+        with pytest.raises(DocumentError, match=rf"a\.pdf could not be read by Xberg: {message}"):
             XbergReader().read(Blob("a.pdf", data))
     with pytest.raises(EncryptedDocument):
         XbergReader().read(Blob("a.pdf", b"locked"))
@@ -149,8 +149,8 @@ def test_what_pandoc_writes_is_read_as_markdown(monkeypatch: pytest.MonkeyPatch,
     assert [heading.text for heading in document.headings] == ["Walls"]
     assert document.regions[0].rows == (("stone", "t"), ("basalt", "3.0"))
     assert (document.id.endswith(".pandoc"), reading.warnings) == (True, ("pandoc: careful",))
-    asked = (tmp_path / "asked").read_text().split()
-    assert {"--sandbox", "--from=latex", "-M1024M"} <= set(asked)
+    parts = (tmp_path / "asked").read_text().split()
+    assert {"--sandbox", "--from=latex", "-M1024M"} <= set(parts)
 
 
 @pytest.mark.slow
@@ -183,7 +183,10 @@ def test_pandoc_itself() -> None:
 \iffalse never \fi \input{/etc/passwd}
 \begin{tabular}{ll} stone & t \\ \hline basalt & 3.0 \end{tabular} \end{document}"""
     document = PandocReader().read(Blob("a.tex", source)).document
-    assert (document.title, [one.text for one in document.headings]) == ("The ACME Corp report", ["Walls of ACME Corp"])
+    assert (document.title, [heading.text for heading in document.headings]) == (
+        "The ACME Corp report",
+        ["Walls of ACME Corp"],
+    )
     assert "`50%` of <http://a.b/c%20d>, $x^2$." in document.text
     assert "never" not in document.text
     assert "root:" not in document.text

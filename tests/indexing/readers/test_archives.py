@@ -32,8 +32,8 @@ def parts(data: bytes, name: str = "a.zip", limits: ArchiveLimits = SMALL) -> It
 def test_members_come_in_order_with_their_names(how: str) -> None:
     members = {"one.txt": b"One.", "in/two.txt": b"Two.", ".hidden": b"x", "__MACOSX/one.txt": b"x"}
     for data, name in ((zip_of(members), "b/a.zip"), (tar_of(members, how), "b/a.tar.gz")):
-        found = [(part.uri, part.data) for part in parts(data, name)]
-        assert found == [(f"{name}/one.txt", b"One."), (f"{name}/in/two.txt", b"Two.")]
+        result = [(part.uri, part.data) for part in parts(data, name)]
+        assert result == [(f"{name}/one.txt", b"One."), (f"{name}/in/two.txt", b"Two.")]
 
 
 def test_a_single_packed_file_is_one_part() -> None:
@@ -120,8 +120,8 @@ def test_a_million_entries_are_counted_before_they_are_in_memory() -> None:
 
 def locked_zip() -> bytes:
     data = bytearray(zip_of({"a.txt": "x", "b.txt": "y"}))
-    for at in (data.find(b"PK\x03\x04") + 6, data.find(b"PK\x01\x02") + 8):
-        data[at] |= 1
+    for position in (data.find(b"PK\x03\x04") + 6, data.find(b"PK\x01\x02") + 8):
+        data[position] |= 1
     return bytes(data)
 
 
@@ -129,22 +129,22 @@ def test_locked_members_are_counted_and_locked_archives_say_so() -> None:
     assert ZipReader().read(Blob("a.zip", locked_zip())).dropped == (("locked files", 1),)
     assert [part.uri for part in parts(locked_zip())] == ["a.zip/b.txt"]
     whole = bytearray(zip_of({"a.txt": "x"}))
-    for at in (whole.find(b"PK\x03\x04") + 6, whole.find(b"PK\x01\x02") + 8):
-        whole[at] |= 1
+    for position in (whole.find(b"PK\x03\x04") + 6, whole.find(b"PK\x01\x02") + 8):
+        whole[position] |= 1
     with pytest.raises(EncryptedDocument, match="password"):
         ZipReader().read(Blob("a.zip", bytes(whole)))
 
 
 def test_a_large_member_is_in_a_file_that_goes() -> None:
     data = zip_of({"a.txt": b"ab" * IN_MEMORY, "b.txt": b"b"}, zipfile.ZIP_STORED)
-    found = parts(data, limits=ArchiveLimits())
-    first = next(found)
+    blobs = parts(data, limits=ArchiveLimits())
+    first = next(blobs)
     assert isinstance(first.content, Path)
     with first.open() as file:
         assert file.read(4) == b"abab"
     assert first.size == 2 * IN_MEMORY
-    assert next(found).content == b"b"
-    assert list(found) == []
+    assert next(blobs).content == b"b"
+    assert list(blobs) == []
     assert not first.content.exists()
 
 

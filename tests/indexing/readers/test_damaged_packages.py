@@ -39,7 +39,7 @@ def small(data: bytes) -> bytes:
     members = {name: content for name, content in members_of(data).items() if not UNREAD.search(name.encode())}
     for name in [name for name in members if name.endswith(".rels")]:
         members[name] = re.sub(
-            rb"<Relationship [^>]*>", lambda one: b"" if UNREAD.search(one[0]) else one[0], members[name]
+            rb"<Relationship [^>]*>", lambda item: b"" if UNREAD.search(item[0]) else item[0], members[name]
         )
     return zip_of(members)
 
@@ -96,8 +96,8 @@ def with_wrong_bytes(members: Mapping[str, bytes], name: str) -> bytes:
     data = bytearray(zip_of(members))
     member = zipfile.ZipFile(io.BytesIO(data)).getinfo(name)
     start = member.header_offset + 30 + len(name.encode())
-    for at in range(start + member.compress_size // 2, start + member.compress_size):
-        data[at] ^= 0x5A
+    for index in range(start + member.compress_size // 2, start + member.compress_size):
+        data[index] ^= 0x5A
     return bytes(data)
 
 
@@ -138,7 +138,11 @@ def texts(members: Mapping[str, bytes], name: str) -> Iterator[str]:
     elif (relations := relations_name(name)) in members and "/slides/" in name:
         yield from texts(members, relations)
     elif name.endswith(("sheet1.xml", ".xhtml")):
-        yield from (members[other].decode() for other in ("xl/sharedStrings.xml", "OEBPS/toc.ncx") if other in members)
+        yield from (
+            members[other_text].decode()
+            for other_text in ("xl/sharedStrings.xml", "OEBPS/toc.ncx")
+            if other_text in members
+        )
 
 
 def words(text: str) -> set[str]:

@@ -71,12 +71,12 @@ def test_every_reader_takes_every_other_format(reader: FileReader) -> None:
         try:
             check(reader.read(Blob(wrong, make())))
         except SpoliaError as error:
-            said = str(error)
+            message = str(error)
         else:
-            said = wrong
-        assert wrong in said
+            message = wrong
+        assert wrong in message
 
 
 def test_there_is_a_file_of_every_format() -> None:
-    made = {reader.name for name in (*MADE, "a.pdf") if (reader := reader_of(name, BY_NAME)) is not None}
-    assert {reader.name for reader in READERS} - made == {"image"}
+    names = {reader.name for name in (*MADE, "a.pdf") if (reader := reader_of(name, BY_NAME)) is not None}
+    assert {reader.name for reader in READERS} - names == {"image"}

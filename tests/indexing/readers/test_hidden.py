@@ -37,8 +37,8 @@ def docx_text(body: str, styles: str = STYLES) -> str:
 
         for element in parse_xml(f'<w:styles xmlns:w="{W}">{styles}</w:styles>'):
             document.styles.element.append(element)
-        for at, element in enumerate(parse_xml(f'<w:body xmlns:w="{W}">{body}</w:body>')):
-            document.element.body.insert(at, element)
+        for index, element in enumerate(parse_xml(f'<w:body xmlns:w="{W}">{body}</w:body>')):
+            document.element.body.insert(index, element)
 
     pytest.importorskip("docx")
     return DocxReader().read(Blob("a.docx", docx_of(write))).document.text
@@ -208,8 +208,8 @@ def test_hidden_sheets_rows_and_tracked_cells_of_an_ods_are_left_out() -> None:
         cell = f"<table:table-cell><text:p>{text}</text:p></table:table-cell>"
         return f"<table:table-row table:visibility='{visibility}'>{cell}</table:table-row>"
 
-    before = "<table:tracked-changes><table:previous><text:p>z</text:p></table:previous></table:tracked-changes>"
-    sheets = before + sheet("One", row("a"), row("b", "collapse"), row("c", "filter"), row("", "collapse"))
+    previous_text = "<table:tracked-changes><table:previous><text:p>z</text:p></table:previous></table:tracked-changes>"
+    sheets = previous_text + sheet("One", row("a"), row("b", "collapse"), row("c", "filter"), row("", "collapse"))
     sheets += sheet("Two", row("d"), style="Off") + sheet("Three", row("e"))
     hidden = odf_style("table", "Off", '<style:table-properties table:display="false"/>')
     reading = OdfReader().read(Blob("a.ods", odf(sheets, "spreadsheet", hidden)))

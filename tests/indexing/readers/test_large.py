@@ -30,13 +30,13 @@ def parts(name: str, data: bytes) -> list[Blob]:
 
 def test_every_part_of_a_table_begins_with_its_head_and_no_row_is_lost() -> None:
     rows = [f'{n},"stone\n{n}",{n}.5\n' for n in range(100)]
-    found = parts("b/big.csv", ("id,name,t\n" + "".join(rows)).encode())
-    assert found[0].uri == "b/big.csv/rows-1-20.csv"
-    assert found[-1].uri.endswith("-100.csv")
-    assert all(part.data.startswith(b"id,name,t\n") for part in found)
-    assert "".join(part.data.decode().removeprefix("id,name,t\n") for part in found) == "".join(rows)
-    assert all(len(part.data) <= 510 for part in found)
-    table = CsvReader().read(found[0]).document.regions[0]
+    blobs = parts("b/big.csv", ("id,name,t\n" + "".join(rows)).encode())
+    assert blobs[0].uri == "b/big.csv/rows-1-20.csv"
+    assert blobs[-1].uri.endswith("-100.csv")
+    assert all(part.data.startswith(b"id,name,t\n") for part in blobs)
+    assert "".join(part.data.decode().removeprefix("id,name,t\n") for part in blobs) == "".join(rows)
+    assert all(len(part.data) <= 510 for part in blobs)
+    table = CsvReader().read(blobs[0]).document.regions[0]
     assert table.rows[:2] == (("id", "name", "t"), ("0", "stone\n0", "0.5"))
 
 
@@ -56,9 +56,9 @@ def test_the_document_of_a_large_file_is_its_beginning() -> None:
 @pytest.mark.parametrize(("name", "word"), [("big.txt", "lines"), ("big.jsonl", "lines"), ("big.tsv", "rows")])
 def test_text_and_json_lines_come_in_parts_too(name: str, word: str) -> None:
     data = b'{"a": 1}\n' * 300 if name == "big.jsonl" else b"1\t2\n" * 300
-    found = parts(name, data)
-    assert found[0].uri == f"{name}/{word}-1-20.{name[4:]}"
-    assert b"".join(part.data for part in found) == data
+    blobs = parts(name, data)
+    assert blobs[0].uri == f"{name}/{word}-1-20.{name[4:]}"
+    assert b"".join(part.data for part in blobs) == data
 
 
 def test_small_files_have_no_parts() -> None:
@@ -68,22 +68,22 @@ def test_small_files_have_no_parts() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp932", "latin-1"])
 def test_parts_are_utf_8_whatever_the_file_is(encoding: str) -> None:
     line = "Der Stein ist schön grün.\n" if encoding == "latin-1" else "佐藤太郎は東京に住む\n"
-    found = parts("big.txt", (line * 100).encode(encoding))
-    assert "".join(part.data.decode() for part in found) == line * 100
+    blobs = parts("big.txt", (line * 100).encode(encoding))
+    assert "".join(part.data.decode() for part in blobs) == line * 100
 
 
 def test_a_quote_that_is_never_closed_holds_no_more_than_a_part() -> None:
     data = b'a,b\n1,"open\n' + b"1,2\n" * 1000
-    found = parts("big.csv", data)
-    assert len(found) > 3
-    assert max(len(part.data) for part in found) < 1200
+    blobs = parts("big.csv", data)
+    assert len(blobs) > 3
+    assert max(len(part.data) for part in blobs) < 1200
 
 
 def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "LONGEST_ROW", 2000)
-    found = parts("big.txt", b"x" * 10_000)
-    assert sum(len(part.data) for part in found) == 10_000
-    assert max(len(part.data) for part in found) < 2200
+    blobs = parts("big.txt", b"x" * 10_000)
+    assert sum(len(part.data) for part in blobs) == 10_000
+    assert max(len(part.data) for part in blobs) < 2200
 
 
 def test_what_is_no_text_is_refused() -> None:

@@ -54,8 +54,8 @@ def test_hostile_repetition_takes_linear_time(piece: str) -> None:
 
 
 def test_front_matter_is_metadata() -> None:
-    said = "title: T\nauthors: [Ann, Bob]\nauthor: Cy\nyear: 1931\ndraft: true\ndate: 2026-01-31\nodd: {a: 1}"
-    assert read(f"---\n{said}\nfile_size: 3\nshare: .nan\n1: one\n---\nText.").meta == (
+    message = "title: T\nauthors: [Ann, Bob]\nauthor: Cy\nyear: 1931\ndraft: true\ndate: 2026-01-31\nodd: {a: 1}"
+    assert read(f"---\n{message}\nfile_size: 3\nshare: .nan\n1: one\n---\nText.").meta == (
         ("author", "Ann"),
         ("author", "Bob"),
         ("author", "Cy"),
@@ -66,9 +66,9 @@ def test_front_matter_is_metadata() -> None:
 
 
 def test_moments_of_the_front_matter_are_in_utc() -> None:
-    said = "date: 2026-01-31 10:00:00\nmodified: '2026-01-31T10:00:00-05:00'\n"
-    said += "seen: 2026-01-31T10:00:00+01:00\nday: 2026-01"
-    assert read(f"---\n{said}\n---\nText.").meta == (
+    message = "date: 2026-01-31 10:00:00\nmodified: '2026-01-31T10:00:00-05:00'\n"
+    message += "seen: 2026-01-31T10:00:00+01:00\nday: 2026-01"
+    assert read(f"---\n{message}\n---\nText.").meta == (
         ("date", "2026-01-31T10:00:00Z"),
         ("modified", "2026-01-31T15:00:00Z"),
         ("seen", "2026-01-31T09:00:00Z"),
@@ -88,8 +88,8 @@ def test_moments_of_the_front_matter_are_in_utc() -> None:
     ],
 )
 def test_what_the_front_matter_says_in_vain_is_warned_of(said: str, warned: str) -> None:
-    (found,) = MarkdownReader().read(Blob("a.md", f"---\n{said}\n---\nText.".encode())).warnings
-    assert re.search(warned, found)
+    (warning,) = MarkdownReader().read(Blob("a.md", f"---\n{said}\n---\nText.".encode())).warnings
+    assert re.search(warned, warning)
 
 
 def test_text_between_two_lines_is_no_front_matter() -> None:

@@ -29,11 +29,11 @@ SAID = ["Spolia are stones that builders", "take from older buildings.", "Marble
 TESSERACT = pytest.mark.skipif(not shutil.which("tesseract"), reason="needs Tesseract: apt-get install tesseract-ocr")
 
 
-def letters(said: list[str] = SAID, *, size: int = 42) -> Any:
+def letters(texts: list[str] = SAID, *, size: int = 42) -> Any:
     """A picture of lines of text, at 300 dots per inch."""
-    image = Image.new("L", (1200, 200 + 80 * len(said)), 255)
+    image = Image.new("L", (1200, 200 + 80 * len(texts)), 255)
     draw = ImageDraw.Draw(image)
-    for number, line in enumerate(said):
+    for number, line in enumerate(texts):
         draw.text((100, 100 + 80 * number), line, fill=0, font=ImageFont.load_default(size))
     return image
 
@@ -50,8 +50,10 @@ def scan(image: Any, *, rotate: int = 0) -> bytes:
     entries = b"/Type /XObject /Subtype /Image /ColorSpace /DeviceGray /BitsPerComponent 8 /Filter /DCTDecode"
     object = stream(entries + b" /Width %d /Height %d" % image.size, data)
     width, height = (side * 72 / 300 for side in image.size)
-    drawn = b"q %g 0 0 %g 0 0 cm /P Do Q" % (width, height)
-    sheet = Sheet(drawn, b"/Rotate %d" % rotate, b"/XObject << /P %d 0 R >>" % FIRST, b"[0 0 %g %g]" % (width, height))
+    content = b"q %g 0 0 %g 0 0 cm /P Do Q" % (width, height)
+    sheet = Sheet(
+        content, b"/Rotate %d" % rotate, b"/XObject << /P %d 0 R >>" % FIRST, b"[0 0 %g %g]" % (width, height)
+    )
     return pdf([sheet, Sheet(text(60, 700, "A page with text.")), Sheet(b"")], objects=[object])
 
 
@@ -76,11 +78,11 @@ def test_what_lacked_tesseract_is_read_again_when_it_is_there(
     monkeypatch.setenv("PATH", path)
     report = sync(folder, corpus, workers=workers)
     assert (report.changed, report.failed, report.warned) == (3, (), 0)
-    said = {one.uri: one.text for one in corpus.latest().documents()}
+    texts_by_uri = {document.uri: document.text for document in corpus.latest().documents()}
     for uri, words in (("a.pdf", "older buildings"), ("b.png", "Basalt"), ("c.zip/d.png", "Granite")):
-        assert words in said[uri]
-    again = sync(folder, corpus, workers=workers)
-    assert (again.changed, again.unchanged) == (0, 6)
+        assert words in texts_by_uri[uri]
+    second_summary = sync(folder, corpus, workers=workers)
+    assert (second_summary.changed, second_summary.unchanged) == (0, 6)
 
 
 @TESSERACT
@@ -214,6 +216,6 @@ def test_a_picture_that_claims_far_too_many_dots_is_refused_before_it_is_decoded
 
 @pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n", saved(letters(), "PNG")[:900], b"%PDF-1.4"])
 def test_damaged_pictures_say_what_was_there(data: bytes) -> None:
-    with pytest.raises(DocumentError, match=r"a\.png is not a readable picture: .*begins with") as found:
+    with pytest.raises(DocumentError, match=r"a\.png is not a readable picture: .*begins with") as error:
         ImageReader().read(Blob("a.png", data))
-    assert " at 0x" not in str(found.value)
+    assert " at 0x" not in str(error.value)

@@ -82,14 +82,14 @@ def test_a_pptx_shows_its_formulas_in_texts_cells_and_titles_and_not_the_picture
 
     def doubled(shape: Any) -> None:
         mc = "http://schemas.openxmlformats.org/markup-compatibility/2006"
-        both = parse_xml(
+        alternatives = parse_xml(
             f'<mc:AlternateContent xmlns:mc="{mc}"><mc:Choice {A} Requires="a14"/><mc:Fallback/></mc:AlternateContent>'
         )
-        shape._element.addprevious(both)
-        both[1].append(deepcopy(shape._element))
-        for text in both[1].iter("{http://schemas.openxmlformats.org/drawingml/2006/main}t"):
+        shape._element.addprevious(alternatives)
+        alternatives[1].append(deepcopy(shape._element))
+        for text in alternatives[1].iter("{http://schemas.openxmlformats.org/drawingml/2006/main}t"):
             text.text = "no formula"
-        both[0].append(shape._element)
+        alternatives[0].append(shape._element)
 
     slides = pptx.Presentation()
     slide = slides.slides.add_slide(slides.slide_layouts[5])
@@ -106,7 +106,7 @@ def test_a_pptx_shows_its_formulas_in_texts_cells_and_titles_and_not_the_picture
     slides.save(out)
     document = PptxReader().read(Blob("a.pptx", out.getvalue())).document
     assert document.text == r"So $n$" "\n\n" r"So $\frac{1}{2}$" "\n\n" r"So $x^{2}$ | area"
-    assert [document.text[one.start : one.end] for one in document.regions if one.kind == "formula"] == [
+    assert [document.text[region.start : region.end] for region in document.regions if region.kind == "formula"] == [
         r"So $\frac{1}{2}$"
     ]
 

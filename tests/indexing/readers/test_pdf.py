@@ -82,8 +82,8 @@ def test_words_broken_at_the_end_of_a_line_are_joined() -> None:
 
 def test_marks_of_broken_words_go_whatever_stands_around_them() -> None:
     pages = ["a\ufffe", "\ufffeb", "x\ufffe\ufffey", "soft\u00ad\nhyphen", "no mark"]
-    joined = [apply_changes(page, found) for page, found in zip(pages, resolve_hyphens(pages), strict=True)]
-    assert joined == ["a", "b", "xy", "softhyphen", "no mark"]
+    joined_pages = [apply_changes(page, change) for page, change in zip(pages, resolve_hyphens(pages), strict=True)]
+    assert joined_pages == ["a", "b", "xy", "softhyphen", "no mark"]
 
 
 def test_a_word_is_not_joined_with_a_table_or_a_heading_that_the_file_has_next() -> None:
@@ -93,9 +93,9 @@ def test_a_word_is_not_joined_with_a_table_or_a_heading_that_the_file_has_next()
 
 def test_every_line_has_its_box_in_points_from_the_upper_left_corner() -> None:
     document = read(pdf([Sheet(text(60, 700, "First line")), Sheet(lines(60, 700, "One", "Two"))])).document
-    found = {document.text[start:end]: box for start, end, box in document.boxes}
-    assert [(line, box.page) for line, box in found.items()] == [("First line", 1), ("One", 2), ("Two", 2)]
-    box = found["First line"]
+    data = {document.text[start:end]: box for start, end, box in document.boxes}
+    assert [(line, box.page) for line, box in data.items()] == [("First line", 1), ("One", 2), ("Two", 2)]
+    box = data["First line"]
     assert 60 <= box.left < 62
     assert 91 < box.top < 95  # the letters are less than 10 points high, and stand on 800 - 700
     assert 99 < box.bottom < 103
@@ -136,7 +136,7 @@ def test_fields_of_forms_and_comments_stand_at_the_end_of_their_page() -> None:
     )
     document = read(data).document
     assert document.text == "A form\nFull name: Ada Byron\nagrees: yes\nSee page 9"
-    assert document.boxes.within(8, 9)[0].top == 180
+    assert document.boxes.find_overlapping(8, 9)[0].top == 180
 
 
 def test_attached_files_are_parts() -> None:

@@ -35,14 +35,14 @@ def sound(reading: Reading) -> None:
     document.text.encode()
     ends = [*document.pages[1:], len(document.text) + 1]
     assert all(start < end for start, end in zip(document.pages, ends, strict=True))
-    before = 0
+    previous_value = 0
     for start, end, box in document.boxes:
-        assert before <= start <= end <= len(document.text)
+        assert previous_value <= start <= end <= len(document.text)
         assert all(map(math.isfinite, (box.left, box.top, box.right, box.bottom)))
         assert box.left <= box.right
         assert box.top <= box.bottom
         assert 1 <= box.page <= len(document.pages)
-        before = start
+        previous_value = start
     for region in document.regions:
         assert 0 <= region.start <= region.end <= len(document.text)
     for heading in document.headings:
@@ -67,10 +67,10 @@ def rich() -> bytes:
         resources=b"/XObject << /P %d 0 R /R %d 0 R >>" % (FIRST, FIRST + 2),
     )  # fmt: skip
     back = lines(60, 700, "One", "Two") + lines(60, 760, "Above")
-    named = b"<< /Type /Filespec /F (prices.csv) /EF << /F %d 0 R >> >>" % (FIRST + 3)
+    content = b"<< /Type /Filespec /F (prices.csv) /EF << /F %d 0 R >> >>" % (FIRST + 3)
     outline = b"<< /Type /Outlines /First %d 0 R /Last %d 0 R >>" % (FIRST + 6, FIRST + 6)
     item = b"<< /Title (One) /Parent %d 0 R /Dest [%d 0 R /Fit] >>" % (FIRST + 5, FIRST + 10)
-    objects = [image, field, form, stream(b"/Type /EmbeddedFile", b"a,b\n1,2\n"), named, outline, item]
+    objects = [image, field, form, stream(b"/Type /EmbeddedFile", b"a,b\n1,2\n"), content, outline, item]
     return pdf(
         [sheet, Sheet(back)],
         objects=objects,
@@ -84,11 +84,11 @@ def read_or_refused(data: bytes) -> None:
     try:
         sound(read(data))
     except DocumentError as error:
-        said = str(error)
+        message = str(error)
     else:
         return
-    assert "a.pdf" in said
-    assert len(said) < 1000
+    assert "a.pdf" in message
+    assert len(message) < 1000
 
 
 def test_the_file_that_is_broken_below_is_sound() -> None:
@@ -111,16 +111,18 @@ def test_mutations_are_read_or_refused(seed: int) -> None:
     for _ in range(25):
         data = bytearray(rich())
         for _ in range(chance.randrange(1, 12)):
-            at = chance.randrange(len(data))
+            index = chance.randrange(len(data))
             kind = chance.randrange(4)
             if kind == 0:
-                data[at] = chance.randrange(256)
+                data[index] = chance.randrange(256)
             elif kind == 1:
-                del data[at : at + chance.randrange(1, 40)]
+                del data[index : index + chance.randrange(1, 40)]
             elif kind == 2:
-                data[at:at] = data[chance.randrange(len(data)) :][: chance.randrange(1, 60)]
+                data[index:index] = data[chance.randrange(len(data)) :][: chance.randrange(1, 60)]
             else:
-                data[at : at + 1] = chance.choice([b"-1", b"99999999999", b"nan", b"0 0 R", b"<<", b"]", b"3 0 R"])
+                data[index : index + 1] = chance.choice(
+                    [b"-1", b"99999999999", b"nan", b"0 0 R", b"<<", b"]", b"3 0 R"]
+                )
         read_or_refused(bytes(data))
 
 
@@ -231,12 +233,12 @@ def traced(on_call: Callable[[CodeType], None]) -> Reading:
         if event == "call" and frame.f_code.co_filename.startswith(CODE):
             on_call(frame.f_code)
 
-    before = sys.gettrace()
+    previous_tracer = sys.gettrace()
     sys.settrace(trace)
     try:
         return read(rich())
     finally:
-        sys.settrace(before)
+        sys.settrace(previous_tracer)
 
 
 @pytest.mark.slow
@@ -262,8 +264,8 @@ def test_a_grid_without_letters_is_no_table() -> None:
     grid = rules(*[(60, y, 360, y) for y in (500, 480, 460)], *[(x, 500, x, 460) for x in (60, 210, 360)])
     blank = read(pdf([Sheet(grid), Sheet(lines(60, 700, "One"))]))
     assert (blank.document.text.strip(), blank.empty_pages, blank.dropped) == ("One", (1,), ())
-    around = read(pdf([Sheet(grid + text(60, 700, "Above") + text(70, 487, " "))]))
-    assert (around.document.text, around.warnings) == ("Above", ())
+    reading = read(pdf([Sheet(grid + text(60, 700, "Above") + text(70, 487, " "))]))
+    assert (reading.document.text, reading.warnings) == ("Above", ())
 
 
 @pytest.mark.slow

@@ -117,8 +117,11 @@ def test_all_that_the_manifest_names_is_found(shared_datasets: Path) -> None:
                 read(shared_datasets, name)
             continue
         reading = read(shared_datasets, name)
-        for wanted in row["must_contain"]:
-            assert (folded(wanted) in folded(reading.document.text)) != ((name, wanted) in OTHERWISE), (name, wanted)
+        for expected_value in row["must_contain"]:
+            assert (folded(expected_value) in folded(reading.document.text)) != ((name, expected_value) in OTHERWISE), (
+                name,
+                expected_value,
+            )
         if row["needs_ocr"]:
             assert reading.ocr_pages or "need OCR" in reading.warnings[0]
         else:
@@ -162,12 +165,12 @@ def test_prose_of_real_files_is_no_table(shared_datasets: Path, name: str) -> No
 def test_the_headings_of_a_paper_without_an_outline(shared_datasets: Path) -> None:
     document = read(shared_datasets, "ar-roberta.pdf").document
     assert document.title == "RoBERTa: A Robustly Optimized BERT Pretraining Approach"
-    found = [(heading.level, heading.text) for heading in document.headings]
-    assert found[:6] == [
+    result = [(heading.level, heading.text) for heading in document.headings]
+    assert result[:6] == [
         (1, "Abstract"), (1, "1 Introduction"), (1, "2 Background"),
         (2, "2.1 Setup"), (2, "2.2 Architecture"), (2, "2.3 Training Objectives"),
     ]  # fmt: skip
-    assert (2, "4.2 Model Input Format and Next Sentence Prediction") in found
+    assert (2, "4.2 Model Input Format and Next Sentence Prediction") in result
 
 
 def test_attached_files_of_a_real_file(shared_datasets: Path) -> None:

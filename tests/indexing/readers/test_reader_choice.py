@@ -57,7 +57,7 @@ def test_built_in_readers_stand_in_the_table_with_their_own_suffixes() -> None:
     own = {suffix: reader for reader in READERS for suffix in reader.suffixes}
     assert own == dict(by_suffix())
     assert by_suffix((*READERS,)) == by_suffix()
-    assert {type(by_suffix()[suffix]).__name__ for suffix in by_suffix()} == {type(one).__name__ for one in READERS}
+    assert {type(by_suffix()[suffix]).__name__ for suffix in by_suffix()} == {type(item).__name__ for item in READERS}
     assert READERS[1:3] == (READERS[1], READERS[2])
 
 
@@ -77,9 +77,9 @@ print(*[name for name in sys.modules if name.startswith("spolia.indexing.readers
 
 
 def test_another_version_or_function_is_another_reader() -> None:
-    one = FunctionReader(shouted, ("*.foo",))
-    assert one == FunctionReader(shouted, ("*.foo",))
-    assert len({one, FunctionReader(shouted, ("*.foo",), version=2), FunctionReader(entitled, ("*.foo",))}) == 3
+    reader = FunctionReader(shouted, ("*.foo",))
+    assert reader == FunctionReader(shouted, ("*.foo",))
+    assert len({reader, FunctionReader(shouted, ("*.foo",), version=2), FunctionReader(entitled, ("*.foo",))}) == 3
     assert versioned_name(FunctionReader(shouted, ("*.foo",), version=2)) == "shouted 2"
 
 
@@ -105,8 +105,8 @@ def test_another_version_or_function_is_another_reader() -> None:
 )
 def test_patterns_come_before_suffixes_and_longer_suffixes_before_shorter(name: str, reader: str) -> None:
     readers = by_suffix({"*.foo": shouted, "reports/*.txt": entitled, "README": warned, ".special.md": entitled})
-    found = reader_of(name, readers)
-    assert (found.name if found else "") == reader
+    found_reader = reader_of(name, readers)
+    assert (found_reader.name if found_reader else "") == reader
 
 
 def test_the_later_of_two_patterns_counts() -> None:

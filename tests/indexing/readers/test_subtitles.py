@@ -44,7 +44,7 @@ def read(name: str, text: str) -> Document:
 
 
 def cues(document: Document) -> list[tuple[tuple[float, float] | None, str]]:
-    return [(one.seconds, document.text[one.start : one.end]) for one in document.regions]
+    return [(region.seconds, document.text[region.start : region.end]) for region in document.regions]
 
 
 def place_of(node: Node) -> str:
@@ -128,9 +128,9 @@ def test_nodes_keep_the_time_through_splitting_merging_export_and_access(tmp_pat
         writer.set_readers(document, ["ann"])
         writer.publish()
     export_store(corpus, tmp_path / "a.zip")
-    again = Corpus(str(tmp_path / "b.spolia"))
-    import_store(tmp_path / "a.zip", again)
-    for store in (corpus, again):
+    second_corpus = Corpus(str(tmp_path / "b.spolia"))
+    import_store(tmp_path / "a.zip", second_corpus)
+    for store in (corpus, second_corpus):
         nodes = store.latest().all_nodes("sentence", frozenset({"ann"}))
         assert list(map(place_of, nodes)) == [
             "0:00:30–0:00:34",

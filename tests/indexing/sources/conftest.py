@@ -18,5 +18,5 @@ def corpus(tmp_path: Path) -> Corpus:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with served() as found:
-        yield found
+    with served() as flows:
+        yield flows

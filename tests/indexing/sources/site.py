@@ -51,8 +51,8 @@ class Site:
 
     def asked_now(self) -> list[str]:
         """What it was asked since this was called the last time, without robots.txt."""
-        found, self.asked = [path for path in self.asked if path != "/robots.txt"], []
-        return sorted(found)
+        paths, self.asked = [path for path in self.asked if path != "/robots.txt"], []
+        return sorted(paths)
 
 
 @contextmanager

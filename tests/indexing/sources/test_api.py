@@ -29,8 +29,8 @@ class API:
     def get(self, path: str) -> Any:
         def answer(request: BaseHTTPRequestHandler) -> None:
             self.asked.append(path)
-            said, headers = self.page({name: one[0] for name, one in parse_qs(urlsplit(path).query).items()})
-            data = json.dumps(said).encode()
+            message, headers = self.page({name: item[0] for name, item in parse_qs(urlsplit(path).query).items()})
+            data = json.dumps(message).encode()
             request.send_response(200)
             for name, value in headers.items():
                 request.send_header(name, value)
@@ -42,24 +42,27 @@ class API:
 
     def page(self, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
         since = query.get("since", "")
-        found = sorted((one for one in self.items if one["changed"] >= since), key=lambda one: one["id"])
-        at = int(query.get("page") or 1) - 1
-        some, more = found[at * self.at_once :][: self.at_once], len(found) > (at + 1) * self.at_once
-        following = f"/items?since={since}&page={at + 2}"
+        items = sorted((item for item in self.items if item["changed"] >= since), key=lambda one: one["id"])
+        index = int(query.get("page") or 1) - 1
+        some_items, more = items[index * self.at_once :][: self.at_once], len(items) > (index + 1) * self.at_once
+        following = f"/items?since={since}&page={index + 2}"
         if self.how == "number":
-            return some, {}
+            return some_items, {}
         if self.how == "header":
-            return some, {"Link": f'<{following}>; rel="next", <x>; rel="last"'} if more else {}
-        said = {"data": {"items": some}, "next": (following if self.how == "link" else str(at + 2)) if more else None}
-        return said, {}
+            return some_items, {"Link": f'<{following}>; rel="next", <x>; rel="last"'} if more else {}
+        message = {
+            "data": {"items": some_items},
+            "next": (following if self.how == "link" else str(index + 2)) if more else None,
+        }
+        return message, {}
 
     def put(self, id: int, text: str, changed: str = "2024-01-01", **more: Any) -> None:
-        self.items = [one for one in self.items if one["id"] != id]
+        self.items = [item for item in self.items if item["id"] != id]
         self.items.append({"id": id, "body": {"text": text}, "changed": changed, **more})
 
     def source(self, **how: Any) -> APIItems:
         url = {"number": "?since={cursor}&page={page}", "token": "?since={cursor}&page={page}"}.get(self.how)
-        given = {
+        inputs = {
             "key": "id",
             "text": "body.text",
             "updated": "changed",
@@ -68,20 +71,20 @@ class API:
             **how,
         }
         if self.how in ("link", "token"):
-            given = {"items": "data.items", "next": "next", **given}
-        return APIItems("notes", **{"url": self.site.url(f"/items{url or '?since={cursor}'}"), **given})
+            inputs = {"items": "data.items", "next": "next", **inputs}
+        return APIItems("notes", **{"url": self.site.url(f"/items{url or '?since={cursor}'}"), **inputs})
 
 
 def texts(corpus: Corpus) -> dict[str, str]:
-    return {one.uri.removeprefix("api://notes/"): one.text for one in corpus.latest().documents()}
+    return {document.uri.removeprefix("api://notes/"): document.text for document in corpus.latest().documents()}
 
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long it would have been waited."""
-    found: list[float] = []
-    monkeypatch.setattr(retry, "pause", found.append)
-    return found
+    values: list[float] = []
+    monkeypatch.setattr(retry, "pause", values.append)
+    return values
 
 
 @pytest.mark.slow
@@ -109,8 +112,8 @@ def test_items_have_titles_metadata_and_may_be_deleted(site: Site, corpus: Corpu
     api.put(2, "Two.", name="Second", tags=[], gone=False)
     source = api.source(title="{name}!", metadata=(("tag", "tags"), ("number", "id")), deleted="gone")
     sync(source, corpus)
-    found = {one.uri: one for one in corpus.latest().documents()}["api://notes/1"]
-    assert (found.title, found.meta) == ("First!", (("tag", "a"), ("tag", "b"), ("number", 1)))
+    result = {document.uri: document for document in corpus.latest().documents()}["api://notes/1"]
+    assert (result.title, result.meta) == ("First!", (("tag", "a"), ("tag", "b"), ("number", 1)))
     api.put(1, "", "2024-03-01", gone=True)
     api.items.insert(0, {"id": 1, "body": {"text": "Late."}, "changed": "2024-02-01", "gone": False})  # before its end
     assert sync(source, corpus).removed == 1
@@ -140,7 +143,7 @@ def test_the_first_run_begins_where_it_is_told(site: Site, corpus: Corpus) -> No
 def busy(status: int, times: int, **headers: str) -> Any:
     left = [times]
 
-    def around(answer: Any) -> Any:
+    def wrap_answer(answer: Any) -> Any:
         def instead(request: BaseHTTPRequestHandler) -> None:
             left[0] -= 1
             if left[0] < 0:
@@ -154,7 +157,7 @@ def busy(status: int, times: int, **headers: str) -> Any:
 
         return instead
 
-    return around
+    return wrap_answer
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -163,8 +166,8 @@ def test_an_overloaded_server_is_asked_again_as_late_as_it_says(
 ) -> None:
     api = API(site)
     api.put(1, "One.")
-    around, get = busy(status, 1, Retry_After="7"), api.get
-    monkeypatch.setattr(api, "get", lambda path: around(get(path)))
+    wrap, get = busy(status, 1, Retry_After="7"), api.get
+    monkeypatch.setattr(api, "get", lambda path: wrap(get(path)))
     assert sync(api.source(), corpus).added == 1
     assert pauses == [7.0]
 
@@ -176,11 +179,11 @@ def test_a_server_that_asks_to_wait_too_long_or_fails_on_is_left(
     api.put(1, "One.")
     sync(api.source(), corpus)
     get = api.get
-    for around, said in ((busy(429, 9, Retry_After="86400"), "86400 s"), (busy(500, 9), "Tried 2 times")):
-        monkeypatch.setattr(api, "get", lambda path, around=around: around(get(path)))
+    for wrap, message in ((busy(429, 9, Retry_After="86400"), "86400 s"), (busy(500, 9), "Tried 2 times")):
+        monkeypatch.setattr(api, "get", lambda path, around=wrap: around(get(path)))
         ((name, reason),) = sync(api.source(), corpus).failed
         assert name == "api://notes/"
-        assert said in reason
+        assert message in reason
         assert texts(corpus) == {"1": "One."}
     assert len(pauses) == 1
 
@@ -228,9 +231,9 @@ def test_an_answer_that_is_none_loses_nothing(site: Site, corpus: Corpus, body: 
 def test_pages_without_end_are_left_at_their_bound(site: Site, corpus: Corpus) -> None:
     class Endless(API):
         def page(self, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
-            at = int(query.get("page") or 1)
-            item = {"id": at, "body": {"text": f"Item {at}."}, "changed": "2024"}
-            return {"data": {"items": [item]}, "next": f"/items?page={at + 1}"}, {}
+            position = int(query.get("page") or 1)
+            item = {"id": position, "body": {"text": f"Item {position}."}, "changed": "2024"}
+            return {"data": {"items": [item]}, "next": f"/items?page={position + 1}"}, {}
 
     api = Endless(site)
     report = sync(api.source(most_pages=20), corpus)
@@ -260,17 +263,17 @@ def test_a_reply_without_end_is_cut(site: Site, corpus: Corpus) -> None:
 
 def test_keys_are_sent_to_no_other_host(site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_TOKEN", "open-sesame")
-    with served() as other:
-        other.say("/items", "[]", "application/json")
-        site.say("/items", json.dumps({"list": [], "next": other.url("/items")}), "application/json")
+    with served() as other_flows:
+        other_flows.say("/items", "[]", "application/json")
+        site.say("/items", json.dumps({"list": [], "next": other_flows.url("/items")}), "application/json")
         source = APIItems(
-            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other.host),
+            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other_flows.host),
             headers=(("Authorization", "Bearer ${API_TOKEN}"),),
         )  # fmt: skip
         ((_, reason),) = sync(source, corpus).failed
         assert "on another host" in reason
         assert "open-sesame" not in reason
-        assert other.asked == []
+        assert other_flows.asked == []
     assert site.headers[-1]["Authorization"] == "Bearer open-sesame"
 
 
@@ -278,17 +281,17 @@ def test_headers_do_not_follow_the_next_page_of_a_server_that_a_redirect_led_to(
     site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_TOKEN", "open-sesame")
-    with served() as other:
-        site.say("/items", "", status=302, Location=other.url("/items"))
-        other.say("/items", json.dumps({"list": [], "next": "/items?page=2"}), "application/json")
-        other.say("/items?page=2", json.dumps({"list": []}), "application/json")
+    with served() as other_flows:
+        site.say("/items", "", status=302, Location=other_flows.url("/items"))
+        other_flows.say("/items", json.dumps({"list": [], "next": "/items?page=2"}), "application/json")
+        other_flows.say("/items?page=2", json.dumps({"list": []}), "application/json")
         source = APIItems(
-            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other.host),
+            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other_flows.host),
             headers=(("X-Internal-Token", "${API_TOKEN}"),),
         )  # fmt: skip
         assert sync(source, corpus).failed == ()
-        assert other.asked == ["/items", "/items?page=2"]
-        assert not any("open-sesame" in str(one) for one in other.headers)
+        assert other_flows.asked == ["/items", "/items?page=2"]
+        assert not any("open-sesame" in str(header) for header in other_flows.headers)
     assert site.headers[-1]["X-Internal-Token"] == "open-sesame"
 
 
@@ -303,6 +306,6 @@ def test_an_api_on_this_machine_is_not_asked(site: Site, corpus: Corpus) -> None
     "how", [{"url": "nonsense"}, {"name": "a/b"}, {"url": "https://example.org/?since={cursor}"}]
 )  # fmt: skip
 def test_a_wrong_description_is_refused(how: dict[str, str]) -> None:
-    given = {"name": "notes", "url": "https://example.org/", "key": "id", "text": "text", **how}
+    inputs = {"name": "notes", "url": "https://example.org/", "key": "id", "text": "text", **how}
     with pytest.raises(SourceError):
-        APIItems(**given)  # type: ignore[arg-type]
+        APIItems(**inputs)  # type: ignore[arg-type]

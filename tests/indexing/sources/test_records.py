@@ -11,25 +11,38 @@ from spolia.egress.download import Fetched
 from spolia.errors import SourceError
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.text import TextReader
-from spolia.indexing.sources.records import RecordReader, at, filled, names_in, scalars, seconds_of, uri_of, written
+from spolia.indexing.sources.records import (
+    RecordReader,
+    encode_record,
+    fill_template,
+    names_in,
+    scalars,
+    seconds_of,
+    uri_of,
+    value_at,
+)
 from spolia.indexing.sources.source import changed_at, with_secrets
-from spolia.indexing.sources.web_pages import Robots, media_type, normal, page_bytes
+from spolia.indexing.sources.web_pages import Robots, media_type, normalize_url, page_bytes
 
 
 def test_a_path_leads_into_json() -> None:
-    found = {"data": {"items": [{"id": 7}]}}
-    assert (at(found, "data.items.0.id"), at(found, "data.next"), at(found, "")) == (7, None, found)
+    result = {"data": {"items": [{"id": 7}]}}
+    assert (value_at(result, "data.items.0.id"), value_at(result, "data.next"), value_at(result, "")) == (
+        7,
+        None,
+        result,
+    )
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    blob = Blob("sql://notes/1", written("Stones.", "On stones", (("year", 2020),)))
+    blob = Blob("sql://notes/1", encode_record("Stones.", "On stones", (("year", 2020),)))
     document = RecordReader(TextReader()).read(blob).document
     assert (document.text, document.title, document.meta) == ("Stones.", "On stones", (("year", 2020),))
 
 
 def test_a_template_names_values() -> None:
     assert (names_in("{title}: {body}"), names_in("body")) == (("title", "body"), ("body",))
-    assert filled("{title}: {body}", {"title": "One", "body": None}.get) == "One: "
+    assert fill_template("{title}: {body}", {"title": "One", "body": None}.get) == "One: "
 
 
 def test_values_are_metadata_and_times() -> None:
@@ -61,9 +74,9 @@ def test_robots_are_told_what_they_may_read() -> None:
 
 
 def test_an_address_has_one_form() -> None:
-    assert normal("HTTPS://Example.org:443?a=1#b") == "https://example.org/?a=1"
-    assert normal("../c d", "https://example.org/a/b") == "https://example.org/c%20d"
-    assert normal("mailto:ann@b.org") == ""
+    assert normalize_url("HTTPS://Example.org:443?a=1#b") == "https://example.org/?a=1"
+    assert normalize_url("../c d", "https://example.org/a/b") == "https://example.org/c%20d"
+    assert normalize_url("mailto:ann@b.org") == ""
 
 
 def test_a_page_is_read_in_the_encoding_that_its_server_states() -> None:

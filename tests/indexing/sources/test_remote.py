@@ -26,29 +26,29 @@ from tests.indexing.sources.program_reader import PROGRAM, LetteredReader
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    found = fsspec.filesystem("memory")
-    found.store.clear()
-    yield found
-    found.store.clear()
-    found.pseudo_dirs[:] = [""]
+    result = fsspec.filesystem("memory")
+    result.store.clear()
+    yield result
+    result.store.clear()
+    result.pseudo_dirs[:] = [""]
 
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of files that were fetched."""
-    found: list[str] = []
+    new_texts: list[str] = []
     load = remote_files._load
 
     def noting(system: Any, path: str, *rest: Any) -> Any:
-        found.append(path)
+        new_texts.append(path)
         return load(system, path, *rest)
 
     monkeypatch.setattr(remote_files, "_load", noting)
-    return found
+    return new_texts
 
 
 def texts(corpus: Corpus) -> dict[str, str]:
-    return {one.uri: one.text for one in corpus.latest().documents()}
+    return {document.uri: document.text for document in corpus.latest().documents()}
 
 
 @pytest.mark.slow
@@ -90,8 +90,8 @@ def test_what_lacked_a_program_is_read_again_when_it_is_there(
     report = sync(source, corpus, readers=readers)
     assert (report.changed, report.failed) == (2, ())
     assert set(fetched) == {"/docs/a.rev", "/docs/c.zip"}
-    said = texts(corpus)
-    assert (said["memory://docs/a.rev"], said["memory://docs/c.zip/d.rev"]) == ("Basalt", "Granite")
+    reported_texts = texts(corpus)
+    assert (reported_texts["memory://docs/a.rev"], reported_texts["memory://docs/c.zip/d.rev"]) == ("Basalt", "Granite")
     fetched.clear()
     assert (sync(source, corpus, readers=readers).changed, fetched) == (0, [])
 
@@ -137,10 +137,10 @@ def test_what_cannot_be_listed_is_not_gone(memory: Any, corpus: Corpus, monkeypa
     sync(source, corpus)
     ls = type(memory).ls
 
-    def broken(self: Any, path: str, **how: Any) -> Any:
+    def broken(self: Any, path: str, **options: Any) -> Any:
         if "deep" in path:
             raise PermissionError("403 Forbidden")
-        return ls(self, path, **how)
+        return ls(self, path, **options)
 
     monkeypatch.setattr(type(memory), "ls", broken)
     report = sync(source, corpus)
@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_fetched_stays_and_is_said(
     sync(source, corpus)
     memory.pipe("/docs/a.txt", b"Columns.")
 
-    def refuse(self: Any, path: str, **how: Any) -> bytes:
+    def refuse(self: Any, path: str, **options: Any) -> bytes:
         raise RuntimeError("SlowDown")
 
     monkeypatch.setattr(type(memory), "cat_file", refuse)
@@ -176,13 +176,13 @@ def test_a_file_that_cannot_be_fetched_stays_and_is_said(
 def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked_up(
     memory: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[int] = []
+    numbers: list[int] = []
     readers = Draft.readers
 
     def noting(writer: Draft, uris: Any = None) -> Any:
-        found = readers(writer, uris)
-        asked.append(len(found))
-        return found
+        found_readers = readers(writer, uris)
+        numbers.append(len(found_readers))
+        return found_readers
 
     monkeypatch.setattr(Draft, "readers", noting)
     monkeypatch.setattr("spolia.indexing.sources.source.ITEMS_AT_ONCE", 2)
@@ -197,8 +197,8 @@ def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked
     for name in names:
         memory.pipe(f"/docs/{name}.txt", f"Column {name}.".encode())
     assert sync(source, corpus).changed == 5
-    assert max(asked) == 3  # z.zip, what is in it, and one more
-    assert {one.readers for one in corpus.latest().documents(frozenset(["ann"]))} == {("ann",)}
+    assert max(numbers) == 3  # z.zip, what is in it, and one more
+    assert {document.readers for document in corpus.latest().documents(frozenset(["ann"]))} == {("ann",)}
     memory.pipe("/docs/new.txt", b"A new stone.")
     with pytest.raises(StoreError, match=r"Nothing says who may read 'memory://docs/new\.txt'"):
         sync(source, corpus)
@@ -208,11 +208,11 @@ def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked
 def test_access_and_metadata_apply_by_uri(memory: Any, corpus: Corpus) -> None:
     memory.pipe("/docs/a.txt", b"Stones.")
     memory.pipe("/docs/b.txt", b"Roads.")
-    how: dict[str, Any] = {"metadata": lambda uri: {"name": uri.rpartition("/")[2]}}
-    sync(RemoteFiles("memory://docs"), corpus, access=lambda uri: ["ann"] if uri.endswith("a.txt") else [], **how)
+    options: dict[str, Any] = {"metadata": lambda uri: {"name": uri.rpartition("/")[2]}}
+    sync(RemoteFiles("memory://docs"), corpus, access=lambda uri: ["ann"] if uri.endswith("a.txt") else [], **options)
     (open_to_all,) = corpus.latest().documents()
     assert (open_to_all.uri, open_to_all.meta) == ("memory://docs/b.txt", (("name", "b.txt"),))
-    sync(RemoteFiles("memory://docs"), corpus, access=lambda uri: [], **how)
+    sync(RemoteFiles("memory://docs"), corpus, access=lambda uri: [], **options)
     assert len(texts(corpus)) == 2
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from spolia.cli.app import build_app
-from spolia.cli.sources import named_sources
+from spolia.cli.sources import parse_sources
 from spolia.core.environment import allow_env
 from spolia.errors import FlowFileError, SourceError
 from spolia.indexing.sources.remote_files import RemoteFiles
@@ -27,7 +27,7 @@ def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```text\n(- .*?)^```$", PAGE.read_text(), re.M | re.S)
     (tmp_path / "sources.yaml").write_text(example)
     with allow_env("HANDBOOK_TOKEN", "DB_PASSWORD"):
-        web, files, rows, _ = named_sources([], tmp_path / "sources.yaml")
+        web, files, rows, _ = parse_sources([], tmp_path / "sources.yaml")
     assert isinstance(web, WebPages)
     assert web.headers == (("Authorization", "Bearer ${HANDBOOK_TOKEN}"),)
     assert files == RemoteFiles("s3://archive/minutes", (("anon", True),))
@@ -36,10 +36,10 @@ def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_named_is_told_apart() -> None:
-    found = named_sources(["docs", "https://example.org/a", "s3://bucket/docs"], None)
-    assert found == [Path("docs"), WebPages(("https://example.org/a",)), RemoteFiles("s3://bucket/docs")]
+    sources = parse_sources(["docs", "https://example.org/a", "s3://bucket/docs"], None)
+    assert sources == [Path("docs"), WebPages(("https://example.org/a",)), RemoteFiles("s3://bucket/docs")]
     with pytest.raises(SourceError, match="Nothing is named"):
-        named_sources([], None)
+        parse_sources([], None)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_is_named_is_told_apart() -> None:
 def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "sources.yaml").write_text(text)
     with pytest.raises(FlowFileError, match=said):
-        named_sources([], tmp_path / "sources.yaml")
+        parse_sources([], tmp_path / "sources.yaml")
 
 
 @pytest.mark.slow
@@ -68,10 +68,10 @@ def test_the_command_takes_folders_and_sources(tmp_path: Path, site: Site) -> No
     store = str(tmp_path / "all.spolia")
     command = ["index", str(tmp_path / "docs"), "--sources", str(tmp_path / "sources.yaml"), "--store", store]
     ran = CliRunner().invoke(app, [*command, "--no-vectors", "--json"])
-    said = json.loads(ran.stdout)
-    assert (ran.exit_code, said["added"]) == (5, 2)
-    assert [one["uri"] for one in said["failed"]] == ["sql://n/"]
-    assert [one["uri"] for one in said["skipped"]] == [site.url("/b")]
+    data = json.loads(ran.stdout)
+    assert (ran.exit_code, data["added"]) == (5, 2)
+    assert [row["uri"] for row in data["failed"]] == ["sql://n/"]
+    assert [row["uri"] for row in data["skipped"]] == [site.url("/b")]
     ran = CliRunner().invoke(
         build_app(), ["index", "--sources", str(tmp_path / "sources.yaml"), "--store", store, "--json"]
     )

@@ -13,7 +13,7 @@ import pytest
 
 from spolia.errors import SourceError
 from spolia.indexing.sources import source, sql
-from spolia.indexing.sources.sql import SQLRows, connected
+from spolia.indexing.sources.sql import SQLRows, connect_read_only
 from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.report import Progress
 from spolia.indexing.sync.sync import sync
@@ -38,8 +38,8 @@ class Database:
         self.told("INSERT OR REPLACE INTO notes VALUES (?, ?, ?, ?, ?)", (id, title, body, tag, changed))
 
     def rows(self, **how: Any) -> SQLRows:
-        given = {"rows": "notes", "key": "id", "text": "body", "updated": "changed", **how}
-        return SQLRows("notes", f"sqlite:///{self.path}", **given)
+        inputs = {"rows": "notes", "key": "id", "text": "body", "updated": "changed", **how}
+        return SQLRows("notes", f"sqlite:///{self.path}", **inputs)
 
 
 @pytest.fixture
@@ -48,25 +48,25 @@ def database(tmp_path: Path) -> Database:
 
 
 def texts(corpus: Corpus) -> dict[str, str]:
-    return {one.uri.removeprefix("sql://notes/"): one.text for one in corpus.latest().documents()}
+    return {document.uri.removeprefix("sql://notes/"): document.text for document in corpus.latest().documents()}
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """The keys of the rows that were read since it was asked the last time."""
-    seen: list[str] = []
-    take = sql._Reading._take
+    observed_texts: list[str] = []
+    take = sql._RowStream._add_row
 
     def noting(self: Any, row: Any) -> None:
-        seen.append(str(row[self.source.key]))
+        observed_texts.append(str(row[self.source.key]))
         take(self, row)
 
     def now() -> list[str]:
-        found = sorted(seen)
-        seen.clear()
-        return found
+        sorted_texts = sorted(observed_texts)
+        observed_texts.clear()
+        return sorted_texts
 
-    monkeypatch.setattr(sql._Reading, "_take", noting)
+    monkeypatch.setattr(sql._RowStream, "_take", noting)
     return now
 
 
@@ -77,11 +77,11 @@ def test_rows_are_documents_with_titles_and_metadata(database: Database, corpus:
         title="No. {id}: {title}", metadata=("tag", "changed"), format=".md", text="# {title}\n\n{body}"
     )
     assert sync(source, corpus).added == 1
-    (found,) = corpus.latest().documents()
-    assert (found.uri, found.title, found.media_type) == ("sql://notes/1", "No. 1: On stones", "text/markdown")
-    assert found.text == "# On stones\n\nOld *stones*."
-    assert [heading.text for heading in found.headings] == ["On stones"]
-    assert found.meta == (("tag", "wall"), ("changed", 1))
+    (document,) = corpus.latest().documents()
+    assert (document.uri, document.title, document.media_type) == ("sql://notes/1", "No. 1: On stones", "text/markdown")
+    assert document.text == "# On stones\n\nOld *stones*."
+    assert [heading.text for heading in document.headings] == ["On stones"]
+    assert document.meta == (("tag", "wall"), ("changed", 1))
 
 
 @pytest.mark.slow
@@ -171,9 +171,9 @@ def test_other_readers_apply_to_rows_that_were_not_changed(database: Database, c
         database.put(id, f"Note {id}.", changed=id)
     sync(database.rows(), corpus, access=lambda uri: ["ann"])
     everybody = frozenset(["ann", "bob"])
-    assert {one.readers for one in corpus.latest().documents(everybody)} == {("ann",)}
+    assert {document.readers for document in corpus.latest().documents(everybody)} == {("ann",)}
     sync(database.rows(), corpus, access=lambda uri: ["bob"] if uri.endswith("/0") else ["ann"])
-    assert {one.uri: one.readers for one in corpus.latest().documents(everybody)} == {
+    assert {document.uri: document.readers for document in corpus.latest().documents(everybody)} == {
         "sql://notes/0": ("bob",), "sql://notes/1": ("ann",), "sql://notes/2": ("ann",),
     }  # fmt: skip
 
@@ -187,12 +187,12 @@ def test_rows_of_the_same_text_have_their_own_readers_whatever_is_published_toge
     for id in range(3):
         database.put(id, "The same.", changed=1)
     sync(database.rows(), corpus, access=lambda uri: ["ann"])
-    for asked in ("0", "2", ""):
-        sync(database.rows(), corpus, access=lambda uri, asked=asked: ["bob"] if uri[-1] == asked else ["ann"])  # type: ignore[misc]
-        held = {uri[-1]: row.document for uri, row in corpus.latest().sources().items()}
-        lists = {one.id: one.readers for one in corpus.latest().documents(frozenset(["ann", "bob"]))}
-        assert {key: lists[id] for key, id in held.items()} == {
-            key: ("bob",) if key == asked else ("ann",) for key in "012"
+    for text in ("0", "2", ""):
+        sync(database.rows(), corpus, access=lambda uri, asked=text: ["bob"] if uri[-1] == asked else ["ann"])  # type: ignore[misc]
+        documents = {uri[-1]: row.document for uri, row in corpus.latest().sources().items()}
+        lists = {document.id: document.readers for document in corpus.latest().documents(frozenset(["ann", "bob"]))}
+        assert {key: lists[id] for key, id in documents.items()} == {
+            key: ("bob",) if key == text else ("ann",) for key in "012"
         }
 
 
@@ -202,7 +202,7 @@ def test_other_metadata_apply_to_rows_that_were_not_changed(database: Database, 
     database.put(2, "Two.", changed=2)
     for kind in ("old", "new"):
         sync(database.rows(metadata=("changed",)), corpus, metadata=lambda uri, kind=kind: {"kind": kind})  # type: ignore[misc]
-        assert {one.meta for one in corpus.latest().documents()} == {
+        assert {document.meta for document in corpus.latest().documents()} == {
             (("kind", kind), ("changed", 1)), (("kind", kind), ("changed", 2)),
         }  # fmt: skip
 
@@ -268,14 +268,14 @@ def test_a_wrong_description_is_said(database: Database, corpus: Corpus, how: di
 
 
 def test_wrong_addresses_are_said(corpus: Corpus, tmp_path: Path) -> None:
-    how = {"rows": "notes", "key": "id", "text": "body"}
-    assert "no file" in sync(SQLRows("a", f"sqlite:///{tmp_path}/none.db", **how), corpus).failed[0][1]  # type: ignore[arg-type]
+    options = {"rows": "notes", "key": "id", "text": "body"}
+    assert "no file" in sync(SQLRows("a", f"sqlite:///{tmp_path}/none.db", **options), corpus).failed[0][1]  # type: ignore[arg-type]
     assert not (tmp_path / "none.db").exists()
-    assert "not a database address" in sync(SQLRows("a", "nonsense", **how), corpus).failed[0][1]  # type: ignore[arg-type]
+    assert "not a database address" in sync(SQLRows("a", "nonsense", **options), corpus).failed[0][1]  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="holds a password"):
-        SQLRows("a", "postgresql://ann:secret@host/db", **how)  # type: ignore[arg-type]
+        SQLRows("a", "postgresql://ann:secret@host/db", **options)  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="cannot be the name"):
-        SQLRows("a/b", "sqlite://", **how)  # type: ignore[arg-type]
+        SQLRows("a/b", "sqlite://", **options)  # type: ignore[arg-type]
 
 
 # PostgreSQL.
@@ -296,7 +296,7 @@ def notes(server: Server) -> SQLRows:
 def test_rows_of_postgresql(server: Server, notes: SQLRows, corpus: Corpus, read: Callable[[], list[str]]) -> None:
     assert sync(notes, corpus).added == 5000
     assert len(read()) == 5000
-    document = next(one for one in corpus.latest().documents() if one.uri == "sql://notes/7")
+    document = next(item for item in corpus.latest().documents() if item.uri == "sql://notes/7")
     assert document.meta == (("tags", "a"), ("tags", "b"))
     server.told("UPDATE notes SET body = 'Changed', changed = now() WHERE id = 7")
     server.told("DELETE FROM notes WHERE id = 8")
@@ -323,11 +323,11 @@ def test_progress_goes_on_from_lot_to_lot(database: Database, corpus: Corpus, mo
     for number in range(8):
         database.put(number, f"Stone {number}.")
     for run in (planned, sync):
-        told: list[Progress] = []
-        run(database.rows(), corpus, progress=told.append)
-        done = [now.done for now in told]
+        progresses: list[Progress] = []
+        run(database.rows(), corpus, progress=progresses.append)
+        done = [now.done for now in progresses]
         assert done == sorted(done)
-        assert (told[-1].done, told[-1].total) == (8, 8)
+        assert (progresses[-1].done, progresses[-1].total) == (8, 8)
 
 
 @pytest.mark.slow
@@ -335,11 +335,11 @@ def test_a_connection_that_drops_in_the_middle_loses_nothing(
     server: Server, notes: SQLRows, corpus: Corpus, read: Callable[[], list[str]]
 ) -> None:
     killed: list[object] = []
-    others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    text = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
 
     def kill(now: Progress) -> None:
         if not killed:
-            killed.extend(server.told(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"))
+            killed.extend(server.told(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {text}"))
 
     report = sync(notes, corpus, progress=kill)
     ((name, reason),) = report.failed
@@ -348,19 +348,19 @@ def test_a_connection_that_drops_in_the_middle_loses_nothing(
     assert 1000 <= report.added < 5000
     assert len(texts(corpus)) == report.added
     read()
-    again = sync(notes, corpus)
-    assert (again.failed, report.added + again.added) == ((), 5000)
+    second_summary = sync(notes, corpus)
+    assert (second_summary.failed, report.added + second_summary.added) == ((), 5000)
     assert len(read()) == 5001 - report.added  # and the last row of before
     assert corpus.latest().check() == []
 
 
 def test_a_server_that_is_gone_without_a_word_is_noticed(notes: SQLRows) -> None:
-    with connected(notes) as connection:
+    with connect_read_only(notes) as connection:
         driver: Any = connection.connection.driver_connection
-        said = driver.info.get_parameters()
-    idle_s, interval_s, count = (int(said[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
+        parameters = driver.info.get_parameters()
+    idle_s, interval_s, count = (int(parameters[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
     assert idle_s + interval_s * count <= 60
-    assert int(said["connect_timeout"]) <= 10
+    assert int(parameters["connect_timeout"]) <= 10
 
 
 def test_a_server_that_is_not_there_is_said(notes: SQLRows, corpus: Corpus) -> None:

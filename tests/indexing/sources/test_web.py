@@ -25,13 +25,13 @@ from tests.indexing.sources.site import Site, served
 pytestmark = pytest.mark.slow
 
 
-def pages(site: Site, *paths: str, **how: object) -> WebPages:
+def pages(site: Site, *paths: str, **options: object) -> WebPages:
     start = tuple(site.url(path) for path in paths)
-    return WebPages(start, **{"allow": (site.host,), "delay_s": 0.0, **how})  # type: ignore[arg-type]
+    return WebPages(start, **{"allow": (site.host,), "delay_s": 0.0, **options})  # type: ignore[arg-type]
 
 
 def texts(corpus: Corpus, site: Site) -> dict[str, str]:
-    return {one.uri.removeprefix(site.url("")): one.text for one in corpus.latest().documents()}
+    return {document.uri.removeprefix(site.url("")): document.text for document in corpus.latest().documents()}
 
 
 def test_pages_are_read_by_what_the_server_says_that_they_are(site: Site, corpus: Corpus) -> None:
@@ -73,8 +73,8 @@ def test_what_has_not_changed_is_not_sent_again(site: Site, corpus: Corpus) -> N
     site.say("/b", "Two, changed.", "text/plain")
     assert sync(source, corpus).changed == 1
     assert texts(corpus, site) == {"/a": "One.", "/b": "Two, changed."}
-    sent = [one for one in site.headers if "If-None-Match" in one]
-    assert len(sent) == 4
+    headers = [header for header in site.headers if "If-None-Match" in header]
+    assert len(headers) == 4
 
 
 def test_a_page_that_was_removed_from_the_store_comes_back(site: Site, corpus: Corpus) -> None:
@@ -95,7 +95,7 @@ def test_a_page_that_is_gone_is_removed(site: Site, corpus: Corpus, status: int)
     assert (report.removed, report.failed) == (1, ())
     assert texts(corpus, site) == {"/b": "Two."}
     report = sync(pages(site, "/a", "/b"), corpus)
-    assert [one.uri for one in report.skipped] == [site.url("/a")]
+    assert [document.uri for document in report.skipped] == [site.url("/a")]
 
 
 def test_a_page_that_fails_stays_and_is_said(site: Site, corpus: Corpus) -> None:
@@ -175,7 +175,9 @@ def test_robots_are_respected(site: Site, corpus: Corpus) -> None:
     site.say("/b", "Open.", "text/plain")
     report = sync(pages(site, "/", depth=1), corpus, workers=0)
     assert site.asked_now() == ["/", "/b"]
-    assert [(one.uri, "robots.txt" in one.reason) for one in report.skipped] == [(site.url("/private/a"), True)]
+    assert [(document.uri, "robots.txt" in document.reason) for document in report.skipped] == [
+        (site.url("/private/a"), True)
+    ]
 
 
 def test_where_robots_cannot_be_read_nothing_is_asked(site: Site, corpus: Corpus) -> None:
@@ -210,19 +212,19 @@ def test_headers_of_any_name_go_to_the_named_servers_alone(
     site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITE_TOKEN", "open-sesame")
-    with served() as other:
+    with served() as other_flows:
         for path in ("/page", "/robots.txt", "/sitemap.xml"):
-            other.say(path, "Elsewhere.", "text/plain")
-        listed = "".join(f"<url><loc>{url}</loc></url>" for url in (site.url("/a"), other.url("/page")))
-        other.say("/sitemap.xml", f"<urlset>{listed}</urlset>", "application/xml")
-        site.say("/sitemap.xml", "", status=302, Location=other.url("/sitemap.xml"))
-        site.say("/robots.txt", "", status=302, Location=other.url("/robots.txt"))
-        site.say("/a", "", status=302, Location=other.url("/page"))
-        how = {"allow": (site.host, other.host), "headers": (("X-Internal-Token", "${SITE_TOKEN}"),)}
-        sync(pages(site, "/a", sitemap=site.url("/sitemap.xml"), **how), corpus)
-        assert {"/page", "/robots.txt", "/sitemap.xml"} <= set(other.asked)
-        assert not any("open-sesame" in str(one) for one in other.headers)
-    assert all(one["X-Internal-Token"] == "open-sesame" for one in site.headers)
+            other_flows.say(path, "Elsewhere.", "text/plain")
+        listed = "".join(f"<url><loc>{url}</loc></url>" for url in (site.url("/a"), other_flows.url("/page")))
+        other_flows.say("/sitemap.xml", f"<urlset>{listed}</urlset>", "application/xml")
+        site.say("/sitemap.xml", "", status=302, Location=other_flows.url("/sitemap.xml"))
+        site.say("/robots.txt", "", status=302, Location=other_flows.url("/robots.txt"))
+        site.say("/a", "", status=302, Location=other_flows.url("/page"))
+        options = {"allow": (site.host, other_flows.host), "headers": (("X-Internal-Token", "${SITE_TOKEN}"),)}
+        sync(pages(site, "/a", sitemap=site.url("/sitemap.xml"), **options), corpus)
+        assert {"/page", "/robots.txt", "/sitemap.xml"} <= set(other_flows.asked)
+        assert not any("open-sesame" in str(header) for header in other_flows.headers)
+    assert all(header["X-Internal-Token"] == "open-sesame" for header in site.headers)
 
 
 # What is not to be asked.
@@ -252,12 +254,12 @@ def test_a_name_that_leads_to_this_machine_is_not_asked(
     site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.say("/a", "Inside.", "text/plain")
-    found = socket.getaddrinfo
+    original = socket.getaddrinfo
 
-    def named(host: str, *rest: object, **more: object) -> object:
-        return found("127.0.0.1" if host == "docs.example" else host, *rest, **more)  # type: ignore[arg-type]
+    def resolve_name(host: str, *rest: object, **more: object) -> object:
+        return original("127.0.0.1" if host == "docs.example" else host, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(socket, "getaddrinfo", named)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_name)
     port = site.host.partition(":")[2]
     assert "loopback" in failed(WebPages((f"http://docs.example:{port}/a",), delay_s=0.0), corpus)
     assert site.asked == []
@@ -341,12 +343,16 @@ def test_texts_folders_and_pages_live_in_one_store(site: Site, corpus: Corpus, t
     assert report.added == 2
     (tmp_path / "docs" / "b.txt").write_text("New in a folder.")
     sync(tmp_path / "docs", corpus)
-    assert sorted(one.text for one in corpus.latest().documents()) == ["In a folder.", "New in a folder.", "On a site."]
+    assert sorted(item.text for item in corpus.latest().documents()) == [
+        "In a folder.",
+        "New in a folder.",
+        "On a site.",
+    ]
     sync(pages(site, "/a"), corpus)
     assert len(list(corpus.latest().documents())) == 3
     plan = planned(tmp_path / "docs", corpus)
     assert (plan.gone, plan.changed, plan.unchanged) == ((), (), 2)
-    assert sorted(one.source.uri for one in list_sources(corpus.latest()) if not one.changed) == [site.url("/a")]
+    assert sorted(item.source.uri for item in list_sources(corpus.latest()) if not item.changed) == [site.url("/a")]
     assert "file_modified" not in dict(file_meta(*row_of(corpus, site.url("/a"))))
     assert corpus.latest().check() == []
 
@@ -371,12 +377,12 @@ def test_no_more_large_pages_are_in_memory_than_a_lot_holds(
     paths = [f"/{number}" for number in range(40)]
     for path in paths:
         site.say(path, f"Stones of {path}. " * 4_000, "text/plain")
-    held: list[int] = []
+    numbers: list[int] = []
 
     def count(now: Progress) -> None:
-        held.append(len(site.asked) - len(held))
+        numbers.append(len(site.asked) - len(numbers))
 
     report = sync(pages(site, *paths, at_once=2), corpus, progress=count)
     assert (report.added, report.failed) == (40, ())
-    assert max(held) <= 9  # robots.txt, two of a lot, four that are asked for meanwhile, and two that come
+    assert max(numbers) <= 9  # robots.txt, two of a lot, four that are asked for meanwhile, and two that come
     assert site.asked_now() == sorted(paths)

@@ -70,7 +70,11 @@ class Threes(Value):
     """Counts and places tokens of three characters, blanks left out."""
 
     def pieces(self, text: str, /) -> list[Token]:
-        return [Token(at, min(len(text), at + 3)) for at in range(0, len(text), 3) if not text[at : at + 3].isspace()]
+        return [
+            Token(index, min(len(text), index + 3))
+            for index in range(0, len(text), 3)
+            if not text[index : index + 3].isspace()
+        ]
 
     def count(self, texts: Iterable[str], /) -> list[int]:
         return [len(self.pieces(text)) for text in texts]
@@ -93,16 +97,16 @@ def splitters() -> list[Splitter]:
 
 
 def _made(cls: type[Splitter]) -> Splitter:
-    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
     short = {"size": SIZE, "overlap": 5}
-    return cls(**NEEDED.get(cls, {}), **{name: value for name, value in short.items() if name in known})
+    return cls(**NEEDED.get(cls, {}), **{name: value for name, value in short.items() if name in names})
 
 
 def part_of(
     text: str, uri: str = "a.txt", headings: Sequence[int] = (), pages: Sequence[int] = (), offset: int = 0
 ) -> Part:
     """A part of a document, all of it unless it has an offset."""
-    marked = tuple(Heading(at, 1 + at % 4, f"H{at}") for at in headings)
+    marked = tuple(Heading(index, 1 + index % 4, f"H{index}") for index in headings)
     document = Document("d", "." * offset + text, uri, headings=marked, pages=tuple(pages))
     node = Node("n" if offset else "d", text, "d", "g", span=Span(offset, offset + len(text)))
     return Part(node, document)
@@ -112,19 +116,19 @@ def cut(splitter: Splitter, part: Part) -> tuple[Piece, ...]:
     """The pieces of a part, after everything was checked that holds of all splitters."""
     pieces = splitter.apply(part)
     text = part.node.text
-    taken = bytearray(len(text))
+    content = bytearray(len(text))
     for piece in pieces:
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text
         assert piece.text.strip()
         assert len(piece.text) <= longest(splitter)
         assert "\n\n\n" not in piece.context
-        taken[piece.start : piece.start + len(piece.text)] = b"\1" * len(piece.text)
+        content[piece.start : piece.start + len(piece.text)] = b"\1" * len(piece.text)
     starts = [piece.start or 0 for piece in pieces]
     assert starts == sorted(starts)
     for piece, start in zip(pieces, starts, strict=True):
         for edge in (start, start + len(piece.text)):
-            inside = 0 < edge < len(text) and taken[edge - 1] and taken[edge]
+            inside = 0 < edge < len(text) and content[edge - 1] and content[edge]
             blank = any(map(str.isspace, text[max(0, edge - 1) : edge + 1]))
             assert blank or not inside or may_cut(text, edge), (piece.text, text[edge - 2 : edge + 2])
     return pieces
@@ -138,8 +142,8 @@ def longest(splitter: Splitter) -> int:
 
 def left_out(text: str, pieces: Iterable[Piece]) -> str:
     """The characters but blanks that are in no piece."""
-    kept = list(text)
+    texts = list(text)
     for piece in pieces:
         assert piece.start is not None
-        kept[piece.start : piece.start + len(piece.text)] = [" "] * len(piece.text)
-    return "".join("".join(kept).split())
+        texts[piece.start : piece.start + len(piece.text)] = [" "] * len(piece.text)
+    return "".join("".join(texts).split())

@@ -47,14 +47,14 @@ def everything(splitter: Splitter, part: Part) -> bool:
 def test_pieces_stand_where_they_say_and_nothing_is_lost(splitter: Splitter) -> None:
     @settings(max_examples=60)
     @given(hostile, st.sampled_from(NAMES), st.sampled_from([0, 0, 7]), st.data())
-    def look(text: str, uri: str, offset: int, data: st.DataObject) -> None:
-        lines = [0, *(offset + at + 1 for at, letter in enumerate(text) if letter == "\n")]
+    def check_example(text: str, uri: str, offset: int, data: st.DataObject) -> None:
+        lines = [0, *(offset + index + 1 for index, letter in enumerate(text) if letter == "\n")]
         places = st.lists(st.sampled_from(lines), max_size=3, unique=True).map(sorted)
         part = part_of(text, uri, data.draw(places), data.draw(places), offset)
         pieces = cut(splitter, part)
         assert not everything(splitter, part) or not left_out(text, pieces)
 
-    look()
+    check_example()
 
 
 @EVERY
@@ -79,13 +79,13 @@ def test_tokens_are_bounded_as_they_are_counted(splitter: Splitter) -> None:
 
     @settings(max_examples=40)
     @given(hostile, st.sampled_from([Bytes(), Threes()]))
-    def look(text: str, tokenizer: Any) -> None:
+    def check_example(text: str, tokenizer: Any) -> None:
         rest = {"rest": Sentences(SIZE, tokenizer=tokenizer)} if isinstance(splitter, TableAware) else {}
         counting = splitter.but(tokenizer=tokenizer, **rest)
         for piece in cut(counting, part_of(text, "a.py")):
             assert tokenizer.count([piece.text])[0] <= counting.size
 
-    look()
+    check_example()
 
 
 FILES = [
@@ -109,28 +109,28 @@ def test_files_of_this_project(splitter: Splitter, file: Path) -> None:
 @pytest.fixture(scope="session")
 def real_documents(shared_datasets: Path) -> list[Document]:
     """Real documents as their readers read them, each up to 20,000 characters."""
-    found = []
+    documents = []
     for file in sorted((shared_datasets / "documents" / "files").iterdir()):
         reader = reader_of(file.name, by_suffix())
         if reader is None or file.suffix in (".pdf", ".docx"):
             document = Document(file.name, file.read_bytes().decode("utf-8", "replace"), file.name)
         else:
             document = reader.read(Blob(file.name, file.read_bytes())).document
-        found.append(document.but(text=document.text[:20_000]))
-    return found
+        documents.append(document.but(text=document.text[:20_000]))
+    return documents
 
 
 @EVERY
 @pytest.mark.slow
 def test_real_documents(splitter: Splitter, real_documents: list[Document]) -> None:
-    seen = 0
+    count = 0
     for document in real_documents:
         text = document.text
         part = Part(Node(document.id, text, span=Span(0, len(text))), document)
         pieces = cut(splitter, part)
         assert not everything(splitter, part) or not left_out(text, pieces)
-        seen += bool(pieces)
-    assert seen > 20
+        count += bool(pieces)
+    assert count > 20
 
 
 N, DEEP = 40_000, 10_000
@@ -167,12 +167,12 @@ HUGE = {
 @pytest.mark.slow
 @check_each("name", HUGE)
 def test_no_text_is_too_much(splitter: Splitter, name: str) -> None:
-    text, seen = HUGE[name], 0
+    text, count = HUGE[name], 0
     for piece in splitter.pieces(part_of(text, "a.py")):
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text
-        seen += len(piece.text)
-    assert seen > 0 or isinstance(splitter, HTMLSections)
+        count += len(piece.text)
+    assert count > 0 or isinstance(splitter, HTMLSections)
 
 
 @EVERY

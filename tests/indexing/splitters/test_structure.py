@@ -43,8 +43,8 @@ def both(splitter: Splitter, part: Part) -> list[tuple[str, str]]:
 
 def test_what_says_nothing_alone_is_no_sentence() -> None:
     text = "---\n\nRun this.\n\n```bash\nspolia index docs\n```\n\n* * *\n\nThe end."
-    found = texts(Sentences(), part_of(text))
-    assert found == ["---\n\nRun this.", "```bash\nspolia index docs\n```", "* * *\n\nThe end."]
+    found_texts = texts(Sentences(), part_of(text))
+    assert found_texts == ["---\n\nRun this.", "```bash\nspolia index docs\n```", "* * *\n\nThe end."]
     assert texts(Sentences(), part_of("One.\n\n***\n\nTwo.", headings=(11,)))[-1] == "Two."
     assert texts(Sentences(), part_of("!!!")) == ["!!!"]
     assert max(map(len, texts(Sentences(size=5), part_of("One two three.\n" + "-" * 30 + "\nFour five.")))) <= 20
@@ -94,8 +94,8 @@ def markdown(text: str) -> Part:
 
 def test_sections_go_to_a_level() -> None:
     text = "Before.\n\n# A\n\nText.\n\n## B\n\nText.\n\n### C\n\nText."
-    assert [found[:3] for found in texts(MarkdownSections(1), markdown(text))] == ["Bef", "# A"]
-    assert [found[:4] for found in texts(MarkdownSections(2), markdown(text))] == ["Befo", "# A\n", "## B"]
+    assert [found_text[:3] for found_text in texts(MarkdownSections(1), markdown(text))] == ["Bef", "# A"]
+    assert [found_text[:4] for found_text in texts(MarkdownSections(2), markdown(text))] == ["Befo", "# A\n", "## B"]
     assert texts(MarkdownSections(2), markdown(text)) == texts(MarkdownSections(2), part_of(text, "a.md"))
 
 
@@ -107,15 +107,15 @@ def test_a_fence_is_not_cut_and_hides_headings() -> None:
 
 
 def test_a_fence_that_is_too_long_is_cut_between_lines_below_its_opening() -> None:
-    found = both(MarkdownSections(size=12), markdown(f"# A\n\n{FENCED}"))
-    assert [context for context, _ in found[1:]] == ["```python"] * (len(found) - 1)
-    assert all(line in FENCED.split("\n") for _, text in found[1:] for line in text.split("\n"))
+    result = both(MarkdownSections(size=12), markdown(f"# A\n\n{FENCED}"))
+    assert [context for context, _ in result[1:]] == ["```python"] * (len(result) - 1)
+    assert all(line in FENCED.split("\n") for _, text in result[1:] for line in text.split("\n"))
 
 
 def test_a_long_section_is_cut_at_deeper_headings_first() -> None:
     text = "# A\n\n" + "".join(f"#### D{number}\n\nShort text of it.\n\n" for number in range(6))
-    found = texts(MarkdownSections(2, size=20), markdown(text))
-    assert all(piece.startswith(("# A", "#### D")) for piece in found)
+    found_texts = texts(MarkdownSections(2, size=20), markdown(text))
+    assert all(piece.startswith(("# A", "#### D")) for piece in found_texts)
 
 
 # ----------------------------------------------------------------------------------------------------------- html
@@ -135,12 +135,12 @@ def test_a_raw_page_is_cut_between_blocks_and_indexed_by_its_words() -> None:
     page = (
         f"<html><head>{script}<style>p {{}}</style></head><body><h1>List &amp; more</h1>{script}<ul>{rows}</ul></body>"
     )
-    found = cut(HTMLSections(size=40), part_of(page, "a.html"))
-    words = " ".join(piece.search_text for piece in found)
+    result = cut(HTMLSections(size=40), part_of(page, "a.html"))
+    words = " ".join(piece.search_text for piece in result)
     assert "x()" not in words
     assert "List & more" in words
     assert all(f"Item number {number}" in words for number in range(20))
-    assert all(piece.text.count("<li") == piece.text.count("</li") for piece in found)
+    assert all(piece.text.count("<li") == piece.text.count("</li") for piece in result)
 
 
 def test_a_tag_is_not_cut() -> None:
@@ -176,25 +176,25 @@ class Arch:
 
 
 def test_python_is_cut_between_definitions_with_their_decorators() -> None:
-    found = both(CodeSplitter(size=45), part_of(PYTHON, "arch.py"))
-    assert found[0] == ("", PYTHON.partition("\n\n\nclass")[0])
-    assert found[1][0] == "class Arch"
-    assert found[1][1].startswith("class Arch:")
-    assert found[2] == ("class Arch", PYTHON[PYTHON.index("async def") :].strip())
+    result = both(CodeSplitter(size=45), part_of(PYTHON, "arch.py"))
+    assert result[0] == ("", PYTHON.partition("\n\n\nclass")[0])
+    assert result[1][0] == "class Arch"
+    assert result[1][1].startswith("class Arch:")
+    assert result[2] == ("class Arch", PYTHON[PYTHON.index("async def") :].strip())
 
 
 def test_what_is_inside_a_long_function_says_so() -> None:
-    found = both(CodeSplitter(size=28), part_of(PYTHON, "arch.py"))
-    assert ("class Arch > async def build", "return len(self.stones), self") in found
+    result = both(CodeSplitter(size=28), part_of(PYTHON, "arch.py"))
+    assert ("class Arch > async def build", "return len(self.stones), self") in result
 
 
 @pytest.mark.parametrize(
     "broken", ["def f(:\n    pass\n", "x = 1\0\n", "x = " + "(" * 5000, "-" * 20000 + "1", "\ud800 = 1\n"]
 )
 def test_python_that_does_not_parse_is_cut_all_the_same(broken: str) -> None:
-    found = "".join(texts(CodeSplitter(size=25), part_of(PYTHON + broken, "arch.py")))
-    assert "def span" in found
-    assert "Arch" in found
+    text = "".join(texts(CodeSplitter(size=25), part_of(PYTHON + broken, "arch.py")))
+    assert "def span" in text
+    assert "Arch" in text
 
 
 JAVA = """package stones;
@@ -217,18 +217,18 @@ public class Arch {
 
 
 def test_other_languages_are_cut_by_indentation() -> None:
-    found = both(CodeSplitter(size=35), part_of(JAVA, "Arch.java"))
-    assert found[0] == ("", "package stones;")
-    assert found[1][1].startswith("// Of stone.\npublic class Arch {")
-    assert ("public class Arch", "public int count() {\n        return stones;\n    }\n}") in found
-    spans = [text for _, text in found if "double span" in text]
+    result = both(CodeSplitter(size=35), part_of(JAVA, "Arch.java"))
+    assert result[0] == ("", "package stones;")
+    assert result[1][1].startswith("// Of stone.\npublic class Arch {")
+    assert ("public class Arch", "public int count() {\n        return stones;\n    }\n}") in result
+    spans = [text for _, text in result if "double span" in text]
     assert spans == [JAVA[JAVA.index("/** How") : JAVA.index("\n\n    public int count")]]
 
 
 def test_the_only_class_of_a_file_is_the_context_of_its_members_and_said_once() -> None:
     only = JAVA.partition("\n\n")[2]
-    found = both(CodeSplitter(size=35), part_of(only, "Arch.java"))
-    assert {context for context, _ in found} == {"public class Arch"}
+    result = both(CodeSplitter(size=35), part_of(only, "Arch.java"))
+    assert {context for context, _ in result} == {"public class Arch"}
     settings = "".join(f"# what it is\nname_{number} = {number}\n" for number in range(9))
     assert {context for context, _ in both(CodeSplitter(size=15), part_of(settings, "a.ini"))} == {""}
 
@@ -247,25 +247,25 @@ def test_one_piece_a_record(text: str) -> None:
 
 def test_a_long_record_is_cut_between_members_below_their_keys() -> None:
     record = {"id": 7, "work": {"title": "On arches " * 9, "pages": [{"text": "stone " * 15}, {"text": "sand " * 15}]}}
-    found = cut(JSONRows(size=30), part_of(json.dumps([record])))
-    assert (found[0].text, found[0].search_text) == ('"id": 7', "id: 7")
-    assert found[1].context == "work"
-    assert found[1].search_text.startswith("work.title: On arches On")
-    assert [piece.context for piece in found[2:]] == ["work > pages"] * 2
-    assert found[3].search_text.startswith("work.pages.text: sand")
+    result = cut(JSONRows(size=30), part_of(json.dumps([record])))
+    assert (result[0].text, result[0].search_text) == ('"id": 7', "id: 7")
+    assert result[1].context == "work"
+    assert result[1].search_text.startswith("work.title: On arches On")
+    assert [piece.context for piece in result[2:]] == ["work > pages"] * 2
+    assert result[3].search_text.startswith("work.pages.text: sand")
 
 
 def test_scalars_share_a_piece_and_all_of_them_are_there() -> None:
     numbers = list(range(500))
-    found = cut(JSONRows(size=20), part_of(json.dumps({"numbers": numbers})))
-    assert len(found) < 60
-    assert [int(number) for piece in found for number in piece.text.split(",") if number.strip()] == numbers
+    result = cut(JSONRows(size=20), part_of(json.dumps({"numbers": numbers})))
+    assert len(result) < 60
+    assert [int(number) for piece in result for number in piece.text.split(",") if number.strip()] == numbers
 
 
 @check_each("text", ['{"a": [1, 2', '[{"a": 1}, {"b"', '}{"a": 1}', "no json at all", '"only"', "17"])
 def test_broken_json_is_cut_by_what_brackets_it_has(text: str) -> None:
-    found = "".join(texts(JSONRows(), part_of(text)))
-    assert all(letter in found for letter in text if letter.isalnum())
+    found_text = "".join(texts(JSONRows(), part_of(text)))
+    assert all(letter in found_text for letter in text if letter.isalnum())
 
 
 def test_rows_have_the_header_as_context() -> None:
@@ -289,15 +289,15 @@ TABLE = f"| name | weight |\n|:--|--:|\n{ROWS}"
 
 def test_a_table_is_whole_up_to_a_size() -> None:
     part = part_of(f"Weighed were these. All of them.\n\n{TABLE}\nThat is all. Or is it?")
-    found = texts(TableAware(Sentences(), size=400), part)
-    assert found[2:] == [TABLE.strip(), "That is all.", "Or is it?"]
+    found_texts = texts(TableAware(Sentences(), size=400), part)
+    assert found_texts[2:] == [TABLE.strip(), "That is all.", "Or is it?"]
 
 
 def test_a_longer_table_is_cut_between_rows_below_its_header() -> None:
-    found = both(TableAware(Sentences(), size=50), part_of(f"Text.\n{TABLE}"))[1:]
-    assert found[0][0] == ""
-    assert {context for context, _ in found[1:]} == {"| name | weight |\n|:--|--:|"}
-    assert "\n".join(text for _, text in found) == TABLE.strip()
+    result = both(TableAware(Sentences(), size=50), part_of(f"Text.\n{TABLE}"))[1:]
+    assert result[0][0] == ""
+    assert {context for context, _ in result[1:]} == {"| name | weight |\n|:--|--:|"}
+    assert "\n".join(text for _, text in result) == TABLE.strip()
 
 
 def test_aligned_columns_are_a_table_and_prose_is_none() -> None:
@@ -319,8 +319,8 @@ def test_the_rest_sees_its_place_in_the_document() -> None:
 
 def test_breaks_are_where_the_distance_is_above_the_percentile() -> None:
     first, second = "Aaa aab aba. " * 6, "Zzz zzy zyz. " * 6
-    found = texts(SemanticBreaks(Letters(), percentile=90, buffer=0), part_of(first + second))
-    assert found == [first.strip(), second.strip()]
+    found_texts = texts(SemanticBreaks(Letters(), percentile=90, buffer=0), part_of(first + second))
+    assert found_texts == [first.strip(), second.strip()]
 
 
 @pytest.mark.slow
@@ -334,7 +334,7 @@ def test_a_higher_percentile_makes_fewer_pieces_and_each_sentence_is_embedded_on
 
     text = " ".join(f"Sentence {chr(97 + number % 26) * (number % 7)} is number {number}." for number in range(2500))
     part = part_of(text)
-    counts = [len(cut(SemanticBreaks(Letters(), percentile=at, buffer=1), part)) for at in (50, 80, 95)]
+    counts = [len(cut(SemanticBreaks(Letters(), percentile=index, buffer=1), part)) for index in (50, 80, 95)]
     assert counts == sorted(counts, reverse=True)
     cut(SemanticBreaks(Counting(), buffer=0), part)
     assert 2500 <= Counting.seen <= 2500 + 2500 // EMBEDDED_AT_ONCE  # neighbouring batches share one

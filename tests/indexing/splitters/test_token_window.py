@@ -38,11 +38,11 @@ def test_windows_have_exactly_so_many_tokens_and_share_exactly_the_overlap(
 ) -> None:
     overlap = data.draw(st.integers(0, size - 1))
     words = [f"w{number}" for number in range(count)]
-    found = [piece.text.split() for piece in cut(TokenWindow(size, overlap), part_of(" ".join(words)))]
+    parts = [piece.text.split() for piece in cut(TokenWindow(size, overlap), part_of(" ".join(words)))]
     stride = size - overlap
     begins = range(0, max(1, count - overlap), stride) if count else range(0)
-    assert found == [words[at : at + size] for at in begins]
-    assert [word for number, window in enumerate(found) for word in window[overlap if number else 0 :]] == words
+    assert parts == [words[begin : begin + size] for begin in begins]
+    assert [word for number, window in enumerate(parts) for word in window[overlap if number else 0 :]] == words
 
 
 def test_an_empty_text_has_no_windows() -> None:
@@ -60,11 +60,11 @@ def test_the_text_is_put_together_again_from_the_offsets(text: str, tokenizer: T
 def test_tokens_are_those_of_the_embedder(wordpiece: WordPiece) -> None:
     text = "Unbelievable stonemasons rebuilt the aqueducts near Segovia, arch by arch. " * 40
     tokens = wordpiece.pieces(text)
-    found = windows(TokenWindow(50, 7, wordpiece), part_of(text))
-    begins = [tokens[at].start for at in range(0, len(tokens) - 7, 43)]
-    assert found == [
-        (begin, tokens[min(len(tokens), at + 50) - 1].end)
-        for begin, at in zip(begins, range(0, len(tokens) - 7, 43), strict=True)
+    found_windows = windows(TokenWindow(50, 7, wordpiece), part_of(text))
+    begins = [tokens[index].start for index in range(0, len(tokens) - 7, 43)]
+    assert found_windows == [
+        (begin, tokens[min(len(tokens), index + 50) - 1].end)
+        for begin, index in zip(begins, range(0, len(tokens) - 7, 43), strict=True)
     ]
 
 
@@ -73,15 +73,15 @@ def test_tokens_of_a_long_text_are_those_of_the_whole(wordpiece: WordPiece) -> N
     text = "Unbelievable stonemasons rebuilt the aqueducts. " * (2 * BATCH_CHARACTERS // 48)
     tokens = wordpiece.pieces(text)
     assert len(text) > 1.9 * BATCH_CHARACTERS
-    found = windows(TokenWindow(1000, 0, wordpiece), part_of(text))
-    assert [begin for begin, _ in found] == [tokens[at].start for at in range(0, len(tokens), 1000)]
+    found_windows = windows(TokenWindow(1000, 0, wordpiece), part_of(text))
+    assert [begin for begin, _ in found_windows] == [tokens[index].start for index in range(0, len(tokens), 1000)]
 
 
 @pytest.mark.parametrize("text", ["가" * 3000, "👍🏽" * 3000, "ก" * 3000, "x" * 3000])
 def test_words_that_the_tokenizer_does_not_know_are_cut(wordpiece: WordPiece, text: str) -> None:
-    found = windows(TokenWindow(20, 5, wordpiece), part_of(text))
-    assert len(found) > 20
-    assert max(end - begin for begin, end in found) <= 80
+    found_windows = windows(TokenWindow(20, 5, wordpiece), part_of(text))
+    assert len(found_windows) > 20
+    assert max(end - begin for begin, end in found_windows) <= 80
 
 
 def test_nothing_is_shared_across_blanks_longer_than_a_window() -> None:

@@ -32,8 +32,8 @@ def test_the_first_sentences_are_a_summary() -> None:
 
 
 def test_the_sentences_nearest_to_the_mean_of_all_are_a_summary_in_their_order() -> None:
-    found = summary(SEA, ExtractiveSummary(2, HashingEmbedder(256)))
-    assert found == ["The deep sea falls. The blue sea is deep."]
+    texts = summary(SEA, ExtractiveSummary(2, HashingEmbedder(256)))
+    assert texts == ["The deep sea falls. The blue sea is deep."]
 
 
 def test_metadata_are_indexed_and_shown_above_the_text_but_are_no_part_of_it() -> None:
@@ -48,12 +48,12 @@ def test_metadata_are_indexed_and_shown_above_the_text_but_are_no_part_of_it() -
 
 def test_metadata_that_are_not_shown_are_indexed_with_title_and_headings() -> None:
     document = MarkdownReader().read(Blob("a.md", b"# Tides\n\nThe sea rises.")).document.but(meta=(("year", 1999),))
-    shown, hidden = (
-        list(cut_document(document, AttachMetadata(Sentences(), ("year",), shown))) for shown in (True, False)
+    nodes, hidden = (
+        list(cut_document(document, AttachMetadata(Sentences(), ("year",), nodes))) for nodes in (True, False)
     )
     assert hidden[-1].shown_text == "Tides\nThe sea rises."
     assert hidden[-1].indexed_text == "year: 1999\nTides\nThe sea rises."
-    assert shown[-1].indexed_text == "Tides\nyear: 1999\nThe sea rises."
+    assert nodes[-1].indexed_text == "Tides\nyear: 1999\nThe sea rises."
 
 
 def test_metadata_stand_before_a_question_that_is_searched() -> None:

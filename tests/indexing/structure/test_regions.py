@@ -30,7 +30,7 @@ DOCUMENT = Document("d", TEXT, regions=(REGION, PICTURE))
 
 def covered(pieces: list[tuple[int, int]], text: str) -> str:
     """What no piece has, but blanks."""
-    return "".join(c for at, c in enumerate(text) if not any(a <= at < b for a, b in pieces)).strip()
+    return "".join(c for index, c in enumerate(text) if not any(a <= index < b for a, b in pieces)).strip()
 
 
 def test_a_table_is_a_piece_with_its_caption() -> None:

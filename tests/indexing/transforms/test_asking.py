@@ -98,15 +98,15 @@ def test_keywords_are_one_node_or_one_each_and_metadata_in_both() -> None:
     words = made(Keywords, "1. moon\n2. Rostock\n3. gravity\n4. tide", at_most=3)
     meta = (("keyword", "moon"), ("keyword", "Rostock"), ("keyword", "gravity"))
     assert words(whole(TEXT)) == (Piece("moon, Rostock, gravity", meta=meta),)
-    each = words.but(each=True)(whole(TEXT))
-    assert shown(each) == [("moon", TEXT.index("moon")), ("Rostock", TEXT.index("Rostock")), ("gravity", None)]
-    assert [piece.meta for piece in each] == [(pair,) for pair in meta]
+    item = words.but(each=True)(whole(TEXT))
+    assert shown(item) == [("moon", TEXT.index("moon")), ("Rostock", TEXT.index("Rostock")), ("gravity", None)]
+    assert [piece.meta for piece in item] == [(pair,) for pair in meta]
 
 
 def test_questions_with_answers_are_searched_by_question_and_shown_with_answer() -> None:
     reply = "**Q1: What causes the tide?**\nA1: The moon\npulls.\n\n2. Question: Where?\n   Answer: In Rostock."
-    found = made(QuestionAnswers, reply)(whole(TEXT))
-    assert found == (
+    answer = made(QuestionAnswers, reply)(whole(TEXT))
+    assert answer == (
         Piece("What causes the tide?\nThe moon pulls.", search_text="What causes the tide?"),
         Piece("Where?\nIn Rostock.", search_text="Where?"),
     )
@@ -115,8 +115,8 @@ def test_questions_with_answers_are_searched_by_question_and_shown_with_answer()
 
 def test_hypothetical_questions_are_searched_and_the_chunk_is_shown() -> None:
     reply = "Here are the questions:\n- What causes the tide?\n- Where do ships wait?\n- What causes the tide?\nEnjoy!"
-    found = made(HypotheticalQuestions, reply)(cut(TEXT, 0, 43))
-    assert found == tuple(
+    answer = made(HypotheticalQuestions, reply)(cut(TEXT, 0, 43))
+    assert answer == tuple(
         Piece(TEXT[:43], 0, search_text=question) for question in ("What causes the tide?", "Where do ships wait?")
     )
 
@@ -126,9 +126,9 @@ def test_entities_are_those_that_stand_in_the_text(monkeypatch: pytest.MonkeyPat
     reply = "ann | Person\nBob\tRay | alien\n東京 | place\nZoe | person\nAnnapurna | place"
     notes: list[str] = []
     monkeypatch.setattr("spolia.indexing.transforms.text_enrichment.note", notes.append)
-    found = made(LLMEntities, reply)(whole(text))
+    answer = made(LLMEntities, reply)(whole(text))
     assert notes == ["Named by the model, but not in the text, and left out: Zoe."]
-    assert [(piece.text, piece.start, dict(piece.meta)) for piece in found] == [
+    assert [(piece.text, piece.start, dict(piece.meta)) for piece in answer] == [
         ("Ann", 0, {"entity": "ann", "type": "person"}),
         ("Bob Ray", 17, {"entity": "bob ray", "type": "other"}),
         ("東京", 28, {"entity": "東京", "type": "place"}),
@@ -144,9 +144,9 @@ def test_headers_situate_each_piece_above_its_own_context() -> None:
         yield from ({"text": part, "context": "Ships"} for part in text.split("\n\n"))
 
     model = ScriptedModel((("<passage>They", "They are ships."), ("<passage>First", "The beginning."), "none"))
-    found = ContextualHeaders(model, with_context)(whole(text))
-    assert [piece.context for piece in found] == ["The beginning.\nShips", "They are ships.\nShips", "Ships"]
-    assert [(piece.text, piece.start) for piece in found] == shown(paragraphs(whole(text)))
+    pieces = ContextualHeaders(model, with_context)(whole(text))
+    assert [piece.context for piece in pieces] == ["The beginning.\nShips", "They are ships.\nShips", "Ships"]
+    assert [(piece.text, piece.start) for piece in pieces] == shown(paragraphs(whole(text)))
 
 
 # ---------------------------------------------------------------------------------------------- what is asked
@@ -199,11 +199,11 @@ def test_a_long_text_is_shortened_so_that_model_and_trace_see_it(
 def test_the_document_comes_first_and_neighbours_share_it() -> None:
     text = "\n\n".join(f"Paragraph {number}: " + "x" * 200 for number in range(60))
     model, prompts = heard("Somewhere.")
-    found = ContextualHeaders(model, paragraphs, document_characters=3_000)(whole(text))
-    assert len(found) == len(prompts) == 60
+    pieces = ContextualHeaders(model, paragraphs, document_characters=3_000)(whole(text))
+    assert len(pieces) == len(prompts) == 60
     documents = [re.findall(r"<document>(.*)</document>\n\n<passage>", prompt.text, re.S)[0] for prompt in prompts]
     assert len(set(documents)) <= 2 * len(text) // 3_000 + 1
-    for piece, document in zip(found, documents, strict=True):
+    for piece, document in zip(pieces, documents, strict=True):
         assert piece.text in document
     assert documents[0].endswith(f"[... {len(text) - 3_000} characters left out ...]")
     assert documents[30].startswith("[... ")
@@ -212,11 +212,11 @@ def test_the_document_comes_first_and_neighbours_share_it() -> None:
 @given(st.text("abc", min_size=1, max_size=200), st.integers(0, 200), st.integers(1, 60))
 def test_a_stretch_is_around_its_place_and_has_the_length_that_there_is_room_for(text: str, at: int, room: int) -> None:
     at = min(at, len(text))
-    shown = re.sub(r"\[\.\.\. \d+ characters left out \.\.\.\]", "", stretch(text, at, room)).replace("\n", "")
-    assert shown in text
-    assert len(shown) == min(len(text), room)
+    shown_text = re.sub(r"\[\.\.\. \d+ characters left out \.\.\.\]", "", stretch(text, at, room)).replace("\n", "")
+    assert shown_text in text
+    assert len(shown_text) == min(len(text), room)
     left_out = sum(map(int, re.findall(r"\[\.\.\. (\d+) ", stretch(text, at, room))))
-    assert left_out == len(text) - len(shown)
+    assert left_out == len(text) - len(shown_text)
     if len(text) > room:
         start = stretch(text, at, room).startswith("[") and int(re.findall(r"\d+", stretch(text, at, room))[0])
         assert int(start) <= at <= int(start) + room
@@ -290,10 +290,10 @@ def test_a_degraded_result_is_not_kept(cls: type[LLMTransform[Any]]) -> None:
 @every
 def test_a_model_that_fails_is_an_error_of_its_row_alone(cls: type[LLMTransform[Any]]) -> None:
     model = ScriptedModel((("tide", GOOD[cls]),))
-    found = cls(model).batch([whole(TEXT), whole("Other words.")])  # type: ignore[call-arg]
-    assert not isinstance(found[0], Failure)
-    assert isinstance(found[1], Failure)
-    assert found[1].kind == "ModelRejected"
+    results = cls(model).batch([whole(TEXT), whole("Other words.")])  # type: ignore[call-arg]
+    assert not isinstance(results[0], Failure)
+    assert isinstance(results[1], Failure)
+    assert results[1].kind == "ModelRejected"
 
 
 def test_one_header_that_fails_fails_the_document_and_what_was_asked_is_kept() -> None:
@@ -352,8 +352,8 @@ def test_a_reply_that_was_cut_off_is_recorded(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_kept_does_not_hang_on_ids(cls: type[LLMTransform[Any]]) -> None:
     op = made(cls, GOOD[cls])
     with Run(cache=Cache()) as run:
-        found = [op(whole(TEXT, id=name, uri=f"{name}.txt", meta=((name, 1),))) for name in ("a", "b")]
-        assert found[0] == found[1] != ()
+        result = [op(whole(TEXT, id=name, uri=f"{name}.txt", meta=((name, 1),))) for name in ("a", "b")]
+        assert result[0] == result[1] != ()
         assert run.spent.calls == 1
         assert op(whole(TEXT + " More of Rostock.")) != ()
         assert run.spent.calls == 2
@@ -366,12 +366,12 @@ def test_another_prompt_model_or_field_is_another_result(cls: type[LLMTransform[
     file = tmp_path / "mine.txt"
     file.write_text("{{text}}")
     op = made(cls, GOOD[cls])
-    others: list[Callable[[], Operator[Part, Pieces]]] = [
+    functions: list[Callable[[], Operator[Part, Pieces]]] = [
         lambda: op.but(role=op.role.but(prompt=str(file))),
         lambda: op.but(llm=ScriptedModel((GOOD[cls],), name="other")),
         lambda: op.but(max_tokens=99),
     ]
-    assert len({op.digest, *(other().digest for other in others)}) == 4
+    assert len({op.digest, *(other_function().digest for other_function in functions)}) == 4
 
 
 @every
@@ -502,9 +502,9 @@ def test_what_is_read_out_of_replies(parser: Any, reply: str, expected: object) 
 
 @given(st.text(), st.sampled_from([Phrases(), Questions(), QuestionsWithAnswers(), NamesWithKinds()]))
 def test_any_reply_is_read_or_refused_with_what_it_should_have_been(reply: str, parser: Any) -> None:
-    found = attempt(lambda: parser.parse(reply))
-    if isinstance(found, Failure):
-        assert (found.kind, found.message[:7]) == ("ValueError", "it must")
+    result = attempt(lambda: parser.parse(reply))
+    if isinstance(result, Failure):
+        assert (result.kind, result.message[:7]) == ("ValueError", "it must")
     else:
-        assert isinstance(found, tuple)
-        assert len(set(found)) == len(found)
+        assert isinstance(result, tuple)
+        assert len(set(result)) == len(result)

@@ -40,9 +40,9 @@ SEEN = CHOSEN.but(otherwise=Sentences())
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    found = Corpus(str(tmp_path / "s.spolia"))
-    add_texts(found, TEXTS)
-    return found
+    new_corpus = Corpus(str(tmp_path / "s.spolia"))
+    add_texts(new_corpus, TEXTS)
+    return new_corpus
 
 
 def made(corpus: Corpus, group: str = "made") -> list[str]:
@@ -62,12 +62,12 @@ def test_each_kind_of_file_has_its_transform(corpus: Corpus) -> None:
 @pytest.mark.slow
 def test_replies_are_kept_as_without_it(corpus: Corpus, tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
-    spent = []
+    calls = []
     for name in ("one", "two"):
         with Run(journal=runs.journal, cache=runs.cache) as run:
             materialise([corpus.group(name, Definition(CHOSEN))])
-        spent.append(run.spent.calls)
-    assert spent == [2, 0]
+        calls.append(run.spent.calls)
+    assert calls == [2, 0]
     assert made(corpus, "one") == made(corpus, "two")
 
 
@@ -94,7 +94,9 @@ def test_a_plan_counts_what_asks_and_only_that(tmp_path: Path) -> None:
         (folder / name).write_text(text)
     corpus = Corpus(str(tmp_path / "p.spolia"))
     sync(folder, corpus)
-    plans = {one.group: one for one in planned(folder, corpus, groups=[corpus.group("made", Definition(SEEN))]).groups}
+    plans = {
+        group.group: group for group in planned(folder, corpus, groups=[corpus.group("made", Definition(SEEN))]).groups
+    }
     assert plans["made"].calls == 2 * 2  # two documents, each a question and its repair at most
 
 

@@ -14,10 +14,10 @@ from spolia.indexing.transforms.rule_entities import (
     ALL,
     Mention,
     RuleEntities,
-    capital_runs,
     capitalises_nouns,
-    entities,
-    normal,
+    find_names,
+    make_entities,
+    normalise_name,
 )
 from tests.cases import check_each
 from tests.indexing.transforms.fixtures import cut, whole
@@ -119,7 +119,7 @@ def test_an_entity_is_one_node_with_its_first_place_normal_form_and_type() -> No
     assert [(piece.text, piece.start, piece.meta) for piece in pieces] == [
         ("Ｃafé  Noir", 7, (("entity", "café noir"), ("type", "name")))
     ]
-    assert normal("Café\u00a0NOIR") == "café noir"
+    assert normalise_name("Café\u00a0NOIR") == "café noir"
 
 
 def test_an_unknown_rule_is_refused() -> None:
@@ -133,7 +133,7 @@ def test_entities_are_truly_there_each_once_and_always_the_same(text: str) -> No
     for piece in pieces:
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text == piece.text.strip() != ""
-        assert dict(piece.meta)["entity"] == normal(piece.text)
+        assert dict(piece.meta)["entity"] == normalise_name(piece.text)
     names = [dict(piece.meta)["entity"] for piece in pieces]
     assert len(set(names)) == len(names)
     assert pieces == RuleEntities()(whole(text))
@@ -142,11 +142,11 @@ def test_entities_are_truly_there_each_once_and_always_the_same(text: str) -> No
 
 def test_runs_of_capitals_are_names() -> None:
     text = "Trade with New York grew. The Duke of York met J. Smith there. York grew too."
-    runs = [text[start:end] for start, end in capital_runs(text, nouns=False)]
+    runs = [text[start:end] for start, end in find_names(text, nouns=False)]
     assert runs == ["New York", "Duke of York", "J. Smith", "York"]
 
 
 def test_a_name_is_one_entity_however_it_is_written() -> None:
-    assert (normal("Ｎew \u00a0 YORK"), normal("Straße")) == ("new york", "strasse")
-    (piece,) = entities([Mention(9, "PARIS", "name"), Mention(0, "Paris", "name")])
+    assert (normalise_name("Ｎew \u00a0 YORK"), normalise_name("Straße")) == ("new york", "strasse")
+    (piece,) = make_entities([Mention(9, "PARIS", "name"), Mention(0, "Paris", "name")])
     assert (piece.text, piece.start) == ("Paris", 0)

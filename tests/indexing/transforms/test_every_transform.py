@@ -82,11 +82,11 @@ def _needed(hint: Any, reply: str, draw: st.DataObject) -> Any:
 def parts(draw: st.DrawFn) -> Part:
     """Documents of every shape, whole or cut."""
     text = draw(st.text(ALPHABET, max_size=120) | st.text(max_size=40))
-    at = sorted(draw(st.tuples(st.integers(0, len(text)), st.integers(0, len(text)))))
+    position = sorted(draw(st.tuples(st.integers(0, len(text)), st.integers(0, len(text)))))
     headings = (Heading(0, 1, text[:5]),) if draw(st.booleans()) else ()
     kind = draw(st.sampled_from(["text/plain", "text/markdown", "text/html", "text/csv", "application/json"]))
     document = Document("d", text, draw(st.sampled_from(["", "a.md", "a.py", "a.csv"])), "T", kind, headings=headings)
-    start, end = at if draw(st.booleans()) else (0, len(text))
+    start, end = position if draw(st.booleans()) else (0, len(text))
     refs = (Node("r", text[:3], "d"),) if draw(st.booleans()) else ()
     return Part(Node("n", text[start:end], "d", span=Span(start, end)), document, refs)
 
@@ -102,7 +102,7 @@ def test_there_are_transforms() -> None:
 def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Pieces]]) -> None:
     @given(part=parts(), reply=st.sampled_from(REPLIES) | st.text(ALPHABET), draw=st.data())
     @settings(max_examples=60)
-    def look(part: Part, reply: str, draw: st.DataObject) -> None:
+    def check_example(part: Part, reply: str, draw: st.DataObject) -> None:
         op = made(cls, reply, draw)
         pieces = op(part)
         assert isinstance(pieces, tuple)
@@ -113,17 +113,17 @@ def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Piec
                 assert piece.start >= 0
                 assert part.node.text[piece.start : piece.start + len(piece.text)] == piece.text
         assert op(part) == pieces, "the same part gives the same pieces"
-        most = op.fanout()
-        assert most is None or len(pieces) <= most
+        count = op.fanout()
+        assert count is None or len(pieces) <= count
 
-    look()
+    check_example()
 
 
 @pytest.mark.parametrize("cls", few(TRANSFORMS, 6), ids=lambda cls: cls.__name__)
 def test_it_takes_parts_and_gives_pieces(cls: type[Operator[Part, Pieces]]) -> None:
     @given(draw=st.data())
     @settings(max_examples=3)
-    def look(draw: st.DataObject) -> None:
+    def check_example(draw: st.DataObject) -> None:
         assert made(cls, "x", draw).gives(Part) == tuple[Piece, ...]
 
-    look()
+    check_example()

@@ -67,8 +67,8 @@ def returned(value: object) -> Pieces:
 
 
 def test_a_function_of_text_gets_the_nodes_text_and_cuts_keep_their_places() -> None:
-    found = clauses(cut(TEXT, 13, len(TEXT)))
-    assert shown(found) == [("Two is there.", 0), ("\n---\nOne more.", 13)]
+    texts = clauses(cut(TEXT, 13, len(TEXT)))
+    assert shown(texts) == [("Two is there.", 0), ("\n---\nOne more.", 13)]
 
 
 def test_a_function_of_nodes_gets_the_node_and_what_it_inherits_is_not_repeated() -> None:
@@ -218,9 +218,9 @@ def test_what_is_wrong_names_function_node_and_document() -> None:
 
     with pytest.raises(
         WiringError, match=r"^The transform odd, for node 'd' of 'notes/d\.txt', returned a set, which"
-    ) as found:
+    ) as error:
         odd(whole("a"))
-    assert not getattr(found.value, "__notes__", ()), "said once"
+    assert not getattr(error.value, "__notes__", ()), "said once"
 
 
 @pytest.mark.parametrize("decorator", [transform, step])
@@ -242,10 +242,10 @@ def test_a_function_that_takes_refs_needs_a_group_that_they_come_from() -> None:
         return text
 
     taking = transform(beside_plain)
-    for made in (taking, ByPattern((("*.md", taking),))):
+    for instance in (taking, ByPattern((("*.md", taking),))):
         with pytest.raises(GroupError, match=r"^beside_plain takes refs, .* Write Definition\(\.\.\., ref=GROUP\)"):
-            Definition(made)
-        assert Definition(made, ref="sentence").ref == "sentence"
+            Definition(instance)
+        assert Definition(instance, ref="sentence").ref == "sentence"
     assert Definition(titled).ref == "", "its refs have a default"
 
 
@@ -259,7 +259,7 @@ def test_a_place_is_always_true(text: str, parts: list[str]) -> None:
 @pytest.mark.slow
 @given(st.text("ab .\n", max_size=60), st.sampled_from([r"\n", r" ", r"\.", r"b"]))
 def test_what_was_cut_at_marks_keeps_its_place(text: str, mark: str) -> None:
-    expected = [found.span() for found in re.finditer(rf"[^{mark}]+", text) if found[0].strip()]
+    expected = [match.span() for match in re.finditer(rf"[^{mark}]+", text) if match[0].strip()]
     pieces = transform(lambda text: re.split(mark, text))(whole(text))
     if mark == "b":  # a letter between two texts: it may be another word, so only what occurs once has a place
         assert all(text.count(piece.text) != 1 or piece.start == text.index(piece.text) for piece in pieces)
@@ -313,8 +313,8 @@ def test_it_is_an_operator_like_any_other() -> None:
     assert pickle.loads(pickle.dumps(clauses)) is clauses
     assert decode(encode(clauses)) == clauses
     assert load(dump(shouted), operators=[shouted]) == shouted
-    kept = Definition(clauses, parent="document")
-    assert decode(encode(kept)) == kept
+    definition = Definition(clauses, parent="document")
+    assert decode(encode(definition)) == definition
     refuse_unstorable(clauses)
 
 
@@ -332,9 +332,9 @@ def made(version: int = 1, body: str = "text.split()", default: str = "1", comme
 @pytest.mark.slow
 def test_its_digest_changes_with_version_source_and_defaults_not_with_comments() -> None:
     same = [made(), made(), made(comment="  # why")]
-    others = [made(version=2), made(body="text.splitlines()"), made(default="2"), made(default="TWO")]
+    flows = [made(version=2), made(body="text.splitlines()"), made(default="2"), made(default="TWO")]
     assert len({op.digest for op in same}) == 1
-    assert len({op.digest for op in [*same, *others]}) == 5
+    assert len({op.digest for op in [*same, *flows]}) == 5
 
 
 def test_a_lambda_runs_but_nothing_takes_it_for_another_and_no_store_takes_it() -> None:
@@ -373,10 +373,10 @@ def unhashable(text: str, pattern: re.Pattern[str] = re.compile("a")) -> list[st
     ],
 )
 def test_what_a_name_does_not_tell_is_refused_for_stores(function: Callable[..., object], expected: str) -> None:
-    found = transform(function)
-    assert found(whole("xaz"))
+    result = transform(function)
+    assert result(whole("xaz"))
     with pytest.raises(GroupError, match=expected):
-        refuse_unstorable(found)
+        refuse_unstorable(result)
 
 
 def test_a_function_is_found_wherever_it_hides_in_an_operator() -> None:
@@ -410,7 +410,7 @@ def test_results_are_kept_by_text_when_that_is_wanted() -> None:
 
 def test_texts_are_found_one_after_the_other() -> None:
     places = TextPlaces("One. Two, three. Two.")
-    assert [places.of(text) for text in ("One", "Two", "three", "Four", "Two")] == [0, 5, 10, None, 17]
+    assert [places.find_start(text) for text in ("One", "Two", "three", "Four", "Two")] == [0, 5, 10, None, 17]
 
 
 def test_metadata_may_have_several_values() -> None:

@@ -111,7 +111,7 @@ class Obeying(Value):
             Document(
                 "id", "one\ntwo ü", "a.do", "Title", "text/plain", (0, 4), (Heading(4, 2, "two"),),
                 (("year", 1999), ("rate", 0.5), ("open", True), ("none", None)), (), (table,),
-                Boxes.of([(0, 3, box), (4, 9, box)]),
+                Boxes.from_lines([(0, 3, box), (4, 9, box)]),
             ),
             "utf-8", (1,), (2,), (("notes", 3),), (Blob("img", b"\x00\xff"),), ("careful",), "ears", ((0, "a b.png"),),
         )  # fmt: skip

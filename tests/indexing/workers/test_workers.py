@@ -72,10 +72,10 @@ def test_a_blob_in_a_file_is_read_from_there(workers: WorkerProcesses, tmp_path:
 def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(
     workers: WorkerProcesses, order: str, why: str
 ) -> None:
-    with pytest.raises(DocumentError, match=why) as found:
+    with pytest.raises(DocumentError, match=why) as error:
         did(workers, order)
-    assert str(found.value).startswith("The obeying reader ")
-    assert f" on a.do ({len(order)} bytes)." in str(found.value)
+    assert str(error.value).startswith("The obeying reader ")
+    assert f" on a.do ({len(order)} bytes)." in str(error.value)
     assert did(workers, "say still here") == "still here"
 
 
@@ -124,25 +124,25 @@ def test_files_are_read_at_the_same_time() -> None:
 
 @pytest.mark.slow
 def test_parts_come_one_after_the_other(workers: WorkerProcesses) -> None:
-    found = list(workers.parts(Obeying(), Blob("a", b"3")))
-    assert [(part.uri, part.data) for part in found] == [(f"a/{n}", b"part %d" % n) for n in range(3)]
+    parts = list(workers.parts(Obeying(), Blob("a", b"3")))
+    assert [(part.uri, part.data) for part in parts] == [(f"a/{n}", b"part %d" % n) for n in range(3)]
     with pytest.raises(EncryptedDocument):
         list(workers.parts(Obeying(), Blob("bad", b"2")))
     with pytest.raises(DocumentError, match="died"):
         list(workers.parts(Obeying(), Blob("dies", b"2")))
-    some = workers.parts(Obeying(), Blob("a", b"1000"))
-    assert next(some).uri == "a/0"
-    some.close()  # type: ignore[attr-defined]
+    some_parts = workers.parts(Obeying(), Blob("a", b"1000"))
+    assert next(some_parts).uri == "a/0"
+    some_parts.close()  # type: ignore[attr-defined]
     assert did(workers, "say not a part") == "not a part"
 
 
 @pytest.mark.slow
 def test_large_parts_are_files_in_the_callers_folder(tmp_path: Path) -> None:
     with WorkerProcesses(1, spool=tmp_path) as workers:
-        found = workers.parts(Obeying(), Blob("files", b"3"))
-        parts = [next(found), next(found)]
+        found_parts = workers.parts(Obeying(), Blob("files", b"3"))
+        parts = [next(found_parts), next(found_parts)]
         assert did(workers, "say read meanwhile") == "read meanwhile"
-        parts += found
+        parts += found_parts
         assert [part.content.parent for part in parts if isinstance(part.content, Path)] == [tmp_path] * 3
         assert [part.data for part in parts] == [b"part 0", b"part 1", b"part 2"]
 

@@ -70,17 +70,17 @@ def reference(
         if attends:
             mask[ids == tokenizer.mask_token_id] = 1
     with torch.no_grad():
-        found = bert(ids, attention_mask=mask)[0] @ linear.T
-    found = torch.nn.functional.normalize(found, p=2, dim=2)
+        result = bert(ids, attention_mask=mask)[0] @ linear.T
+    result = torch.nn.functional.normalize(result, p=2, dim=2)
     skipped = set() if is_query else {tokenizer.encode(sign, add_special_tokens=False)[0] for sign in SIGNS}
-    kept = [[id not in skipped and id != tokenizer.pad_token_id for id in row] for row in ids.tolist()]
-    return [rows[row].numpy() for rows, row in zip(found, map(torch.tensor, kept), strict=True)]
+    record = [[id not in skipped and id != tokenizer.pad_token_id for id in row] for row in ids.tolist()]
+    return [rows[row].numpy() for rows, row in zip(result, map(torch.tensor, record), strict=True)]
 
 
-def same(found: Any, expected: list[Any]) -> None:
-    assert [found.row(at).shape for at in range(len(found))] == [rows.shape for rows in expected]
-    for at, rows in enumerate(expected):
-        np.testing.assert_allclose(found.row(at), rows, atol=2e-5)
+def same(result: Any, expected: list[Any]) -> None:
+    assert [result.row(index).shape for index in range(len(result))] == [rows.shape for rows in expected]
+    for index, rows in enumerate(expected):
+        np.testing.assert_allclose(result.row(index), rows, atol=2e-5)
 
 
 @pytest.mark.parametrize("is_alone", [True, False], ids=["cpu", "fixed shapes"])
@@ -93,9 +93,9 @@ def test_token_vectors_are_those_of_the_published_algorithm(
     embedder = LocalColBERT(str(tmp_path))
     assert isinstance(embedder, TokenEmbedder)
     assert embedder.dimension == DIMENSION
-    found = embedder.embed_tokens(QUERIES, kind="query")
-    same(found, reference(tmp_path, bert, linear, QUERIES, "[unused0]", 16, is_query=True, attends=attends))
-    assert [len(found.row(at)) for at in range(4)] == [16] * 4
+    token_vectors = embedder.embed_tokens(QUERIES, kind="query")
+    same(token_vectors, reference(tmp_path, bert, linear, QUERIES, "[unused0]", 16, is_query=True, attends=attends))
+    assert [len(token_vectors.row(index)) for index in range(4)] == [16] * 4
     passages = embedder.embed_tokens(PASSAGES, kind="passage")
     same(passages, reference(tmp_path, bert, linear, PASSAGES, "[unused1]", 24, is_query=False))
     assert len(passages.row(3)) == 3  # [CLS] [D] [SEP]
@@ -123,14 +123,14 @@ def test_a_checkpoint_without_metadata_has_the_defaults_of_the_published_code(tm
 
 def test_scores_are_sums_of_the_largest_products(tmp_path: Path) -> None:
     bert, linear = checkpoint(tmp_path, query_maxlen=16, doc_maxlen=40)
-    (asked,) = reference(tmp_path, bert, linear, QUERIES[:1], "[unused0]", 16, is_query=True)
+    (request,) = reference(tmp_path, bert, linear, QUERIES[:1], "[unused0]", 16, is_query=True)
     texts = reference(tmp_path, bert, linear, PASSAGES, "[unused1]", 40, is_query=False)
-    found = Ranking(Query(QUERIES[0]), tuple(Hit(Node(str(at), text), 0.0) for at, text in enumerate(PASSAGES)))
-    scores = {hit.node.id: hit.score for hit in ColBERT(LocalColBERT(str(tmp_path)), top_k=4)(found)}
+    ranking = Ranking(Query(QUERIES[0]), tuple(Hit(Node(str(index), text), 0.0) for index, text in enumerate(PASSAGES)))
+    scores = {hit.node.id: hit.score for hit in ColBERT(LocalColBERT(str(tmp_path)), top_k=4)(ranking)}
     model = LocalColBERT(str(tmp_path))
     assert isinstance(model, Scorer)
-    assert model.scores(QUERIES[0], PASSAGES) == tuple(scores[str(at)] for at in range(len(PASSAGES)))
-    expected = {str(at): float((asked @ rows.T).max(axis=1).sum()) for at, rows in enumerate(texts)}
+    assert model.scores(QUERIES[0], PASSAGES) == tuple(scores[str(index)] for index in range(len(PASSAGES)))
+    expected = {str(index): float((request @ rows.T).max(axis=1).sum()) for index, rows in enumerate(texts)}
     assert scores == pytest.approx(expected, abs=1e-4)
 
 
@@ -149,7 +149,7 @@ def _reading_of(embedder: LocalColBERT) -> Any:
     return _read_settings(embedder.open_session())
 
 
-def pylate(folder: Path, **said: Any) -> Any:
+def pylate(folder: Path, **options: Any) -> Any:
     """The same in PyLate's files: an encoder, a Dense layer in a folder of its own, markers that were added."""
     import torch
     from safetensors.torch import save_file
@@ -165,7 +165,7 @@ def pylate(folder: Path, **said: Any) -> Any:
         {"idx": 1, "name": "1", "path": "1_Dense", "type": "pylate.models.Dense.Dense"},
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
-    config = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "query_length": 16, "document_length": 24} | said
+    config = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "query_length": 16, "document_length": 24} | options
     (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
     return bert, linear
 
@@ -186,8 +186,8 @@ def test_a_pylate_folder_is_read_with_its_own_markers_and_projection(tmp_path: P
 
 def test_a_pylate_model_without_expansion_reads_questions_as_long_as_they_are(tmp_path: Path) -> None:
     pylate(tmp_path, do_query_expansion=False, skiplist_words=[])
-    found = LocalColBERT(str(tmp_path)).embed_tokens(("salt", "salt salt"), kind="query")
-    assert np.diff(found.offsets).tolist() == [4, 5]
+    token_vectors = LocalColBERT(str(tmp_path)).embed_tokens(("salt", "salt salt"), kind="query")
+    assert np.diff(token_vectors.offsets).tolist() == [4, 5]
 
 
 def test_another_projection_in_its_own_folder_is_another_model(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_another_projection_in_its_own_folder_is_another_model(tmp_path: Path) -
     from safetensors.torch import save_file
 
     pylate(tmp_path)
-    before = LocalColBERT(str(tmp_path)).name
+    previous_name = LocalColBERT(str(tmp_path)).name
     save_file({"linear.weight": torch.eye(DIMENSION, 16)}, tmp_path / "1_Dense" / "model.safetensors")
-    assert LocalColBERT(str(tmp_path)).name != before
+    assert LocalColBERT(str(tmp_path)).name != previous_name
 
 
 def test_what_is_no_such_checkpoint_is_an_error_that_says_why(tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ def test_what_is_no_such_checkpoint_is_an_error_that_says_why(tmp_path: Path) ->
     tiny.bert(bare)
     with pytest.raises(WeightsError, match=r"no float32 matrix 'linear\.weight': it is not a ColBERT checkpoint"):
         LocalColBERT(str(bare)).dimension  # noqa: B018
-    (other := tmp_path / "other").mkdir()
-    checkpoint(other, query_token_id="[Q]")
+    (other_folder := tmp_path / "other").mkdir()
+    checkpoint(other_folder, query_token_id="[Q]")
     with pytest.raises(WeightsError, match=r"no token '\[Q\]', which marks questions or passages"):
-        LocalColBERT(str(other)).embed_tokens(QUERIES, kind="query")
+        LocalColBERT(str(other_folder)).embed_tokens(QUERIES, kind="query")
     (curved := tmp_path / "curved").mkdir()
     pylate(curved)
-    said = {"activation_function": "torch.nn.modules.activation.Tanh"}
-    (curved / "1_Dense" / "config.json").write_text(json.dumps(said))
+    message = {"activation_function": "torch.nn.modules.activation.Tanh"}
+    (curved / "1_Dense" / "config.json").write_text(json.dumps(message))
     with pytest.raises(WeightsError, match=r"not a plain projection: it has linear\.weight, activation torch.*Tanh"):
         LocalColBERT(str(curved)).dimension  # noqa: B018
     with pytest.raises(ModelError, match=r"query_tokens=3\. Write a number from 4 to 512"):

@@ -69,10 +69,10 @@ def unit(vector: Any) -> Any:
 @pytest.mark.parametrize("batch_tokens", [1, 12, 4096])
 def test_a_vector_is_the_pooled_states(encoder: Any, pooling: Any, pooled: Any, batch_tokens: int) -> None:
     folder, model = encoder
-    found = LocalEmbedder(folder, pooling=pooling, batch_tokens=batch_tokens).embed(TEXTS, kind="passage")
+    vectors = LocalEmbedder(folder, pooling=pooling, batch_tokens=batch_tokens).embed(TEXTS, kind="passage")
     expected = [unit(pooled(states(folder, model, text))) for text in TEXTS]
-    np.testing.assert_allclose(found, expected, atol=2e-6)
-    assert found.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected, atol=2e-6)
+    assert vectors.dtype == np.float32
 
 
 @pytest.mark.parametrize("is_alone", [True, False], ids=["cpu", "fixed shapes"])
@@ -87,19 +87,23 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(
     whole, scores = embedder.embed(texts, kind="passage"), scorer.scores("salt?", texts)
     rng = np.random.default_rng(0)
     for size in (1, 2, 5, 31, 40):
-        some = rng.choice(len(texts), size).tolist()
-        np.testing.assert_array_equal(embedder.embed([texts[one] for one in some], kind="query"), whole[some])
-        assert scorer.scores("salt?", [texts[one] for one in some]) == tuple(scores[one] for one in some)
+        chosen_rows = rng.choice(len(texts), size).tolist()
+        np.testing.assert_array_equal(
+            embedder.embed([texts[chosen_row] for chosen_row in chosen_rows], kind="query"), whole[chosen_rows]
+        )
+        assert scorer.scores("salt?", [texts[chosen_row] for chosen_row in chosen_rows]) == tuple(
+            scores[chosen_row] for chosen_row in chosen_rows
+        )
     expected = [unit(states(encoder[0], encoder[1], text).mean(axis=0)) for text in texts[:12]]
     np.testing.assert_allclose(whole[:12], expected, atol=2e-6)
 
 
 def test_the_last_token_of_a_decoder_is_no_padding(decoder: Any) -> None:
     folder, model = decoder
-    found = LocalEmbedder(folder, pooling="last").embed(TEXTS, kind="query")
+    vectors = LocalEmbedder(folder, pooling="last").embed(TEXTS, kind="query")
     expected = [unit(states(folder, model, text)[-1]) for text in TEXTS if text]
     expected.append(np.eye(16)[0])  # of the empty text there is padding alone, whose embedding is all zeros
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(vectors, expected, atol=2e-6)
 
 
 def test_the_token_that_ends_a_text_is_put_after_it(decoder: Any) -> None:
@@ -188,17 +192,17 @@ def test_a_reranker_is_asked_as_its_folder_says(no: int | None, tmp_path: Path) 
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
 
     def expected(text: str, prompt: str) -> float:
-        said = f"<|system|>{prompt}<|query|>Who?<|document|>{text}<|assistant|>"
+        message = f"<|system|>{prompt}<|query|>Who?<|document|>{text}<|assistant|>"
         with torch.no_grad():
-            last = model(input_ids=torch.tensor([tokenizer(said)["input_ids"]])).logits[0, -1]
+            last = model(input_ids=torch.tensor([tokenizer(message)["input_ids"]])).logits[0, -1]
         return float(last[7]) - (0.0 if no is None else float(last[no]))
 
-    found = scorer.scores("Who?", [*TEXTS[:2], "<|assistant|>", TEXTS[2] * 9])
-    assert found[:3] == pytest.approx([expected(text, "Judge.") for text in (*TEXTS[:2], "‹|assistant|>")], abs=1e-4)
-    assert found[:2] != pytest.approx(plain[:2])
-    assert found[3] in [pytest.approx(expected((TEXTS[2] * 9)[:end], "Judge."), abs=1e-4) for end in range(120)]
-    asked = scorer.but(instruction="Rank.").scores("Who?", TEXTS[:1])
-    assert asked == pytest.approx([expected(TEXTS[0], "Rank.")], abs=1e-4)
+    scores = scorer.scores("Who?", [*TEXTS[:2], "<|assistant|>", TEXTS[2] * 9])
+    assert scores[:3] == pytest.approx([expected(text, "Judge.") for text in (*TEXTS[:2], "‹|assistant|>")], abs=1e-4)
+    assert scores[:2] != pytest.approx(plain[:2])
+    assert scores[3] in [pytest.approx(expected((TEXTS[2] * 9)[:end], "Judge."), abs=1e-4) for end in range(120)]
+    asked_scores = scorer.but(instruction="Rank.").scores("Who?", TEXTS[:1])
+    assert asked_scores == pytest.approx([expected(TEXTS[0], "Rank.")], abs=1e-4)
 
 
 def test_prefixes_are_read_before_texts(encoder: Any) -> None:
@@ -248,8 +252,8 @@ def test_it_keeps_the_contract_of_embedders(encoder: Any) -> None:
 
 
 def test_what_looks_like_a_special_token_in_a_text_is_none(encoder: Any, tmp_path: Path) -> None:
-    opened = LocalEmbedder(encoder[0]).open_session()
-    assert opened.ids("salt [SEP] salt", None).count(3) == 1
+    session = LocalEmbedder(encoder[0]).open_session()
+    assert session.ids("salt [SEP] salt", None).count(3) == 1
     tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=1)
     scorer = LocalCrossEncoder(str(tmp_path))
     pair = scorer._pair(scorer.open_session(), "who [SEP] salt [CLS]", "salt [SEP]")["input_ids"]
@@ -261,8 +265,8 @@ def test_hidden_states_of_every_layer(encoder: Any) -> None:
 
     folder, model = encoder
     embedder = LocalEmbedder(folder)
-    found = embedder.hidden_states(TEXTS)
-    for text, rows in zip(TEXTS, found, strict=True):
+    vectors = embedder.hidden_states(TEXTS)
+    for text, rows in zip(TEXTS, vectors, strict=True):
         np.testing.assert_allclose(rows, states(folder, model, text), atol=2e-5)
     first = embedder.hidden_states(TEXTS[:1], layer=0)[0]
     with torch.no_grad():
@@ -284,11 +288,11 @@ def test_token_vectors_are_the_projected_states(encoder: Any, tmp_path: Path) ->
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     embedder = LocalTokenEmbedder(str(tmp_path), projection="linear.weight", batch_tokens=9)
     assert isinstance(embedder, TokenEmbedder)
-    found = embedder.embed_tokens(TEXTS, kind="passage")
+    token_vectors = embedder.embed_tokens(TEXTS, kind="passage")
     assert embedder.dimension == 4
     for number, text in enumerate(TEXTS):
         rows = states(encoder[0], encoder[1], text) @ projection.double().numpy().T
-        np.testing.assert_allclose(found.row(number), [unit(row) for row in rows], atol=1e-5)
+        np.testing.assert_allclose(token_vectors.row(number), [unit(row) for row in rows], atol=1e-5)
     plain = LocalTokenEmbedder(encoder[0]).embed_tokens(TEXTS[:1], kind="query")
     np.testing.assert_allclose(plain.row(0)[0], unit(states(encoder[0], encoder[1], TEXTS[0])[0]), atol=1e-5)
     with pytest.raises(WeightsError, match=r"no float32 matrix 'linear\.bias'"):
@@ -302,14 +306,14 @@ def test_sparse_weights_are_the_largest_logs_over_the_tokens(tmp_path: Path, bat
     model = tiny.bert(tmp_path, "BertForMaskedLM")
     embedder = LocalSparseEmbedder(str(tmp_path), batch_tokens=batch_tokens)
     assert isinstance(embedder, SparseEmbedder)
-    found = embedder.embed_sparse(TEXTS, kind="passage")
+    sparse_rows = embedder.embed_sparse(TEXTS, kind="passage")
     for number, text in enumerate(TEXTS):
         ids = torch.tensor([embedder.open_session().ids(text, None)])
         with torch.no_grad():
             logits = model(input_ids=ids).logits[0].double().numpy()
         weights = np.log1p(np.maximum(logits, 0)).max(axis=0)
         expected = {term: weight for term, weight in enumerate(weights) if weight > 0}
-        assert found.weights_of(number) == pytest.approx(expected, abs=2e-5)
+        assert sparse_rows.weights_of(number) == pytest.approx(expected, abs=2e-5)
         assert 0 < len(expected) < len(weights)
     assert len(embedder.embed_sparse([], kind="query")) == 0
 
@@ -330,9 +334,9 @@ def test_a_cross_encoder_reads_query_and_text_together(tmp_path: Path, classes: 
     model = tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=classes)
     scorer = LocalCrossEncoder(str(tmp_path), batch_tokens=batch_tokens)
     assert isinstance(scorer, Scorer)
-    found = scorer.scores("Who employed Olsen?", TEXTS)
+    scores = scorer.scores("Who employed Olsen?", TEXTS)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    for text, score in zip(TEXTS, found, strict=True):
+    for text, score in zip(TEXTS, scores, strict=True):
         pair = tokenizer("Who employed Olsen?", text, return_tensors="pt")
         with torch.no_grad():
             logits = model(**pair).logits[0].double()
@@ -360,15 +364,15 @@ def test_pictures_and_texts_are_embedded_in_one_space(tmp_path: Path) -> None:
     embedder = LocalImageEmbedder(str(tmp_path), images_at_once=2)
     assert isinstance(embedder, ImageEmbedder)
     check_embedder(embedder)
-    drawn = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    sample = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
     mean, deviation = np.array([0.48145466, 0.4578275, 0.40821073]), np.array([0.26862954, 0.26130258, 0.27577711])
-    pixels = torch.tensor(((drawn / 255 - mean) / deviation).transpose(0, 3, 1, 2), dtype=torch.float32)
+    pixels = torch.tensor(((sample / 255 - mean) / deviation).transpose(0, 3, 1, 2), dtype=torch.float32)
     with torch.no_grad():
-        seen = model.visual_projection(model.vision_model(pixel_values=pixels).pooler_output).double().numpy()
+        observation = model.visual_projection(model.vision_model(pixel_values=pixels).pooler_output).double().numpy()
         ids = torch.tensor([embedder.open_session().ids(TEXTS[0], None)])
         read = model.text_projection(model.text_model(input_ids=ids).pooler_output)[0].double().numpy()
-    found = embedder.embed_images([png_of(one) for one in drawn])
-    np.testing.assert_allclose(found, [unit(row) for row in seen], atol=1e-5)
+    vectors = embedder.embed_images([png_of(item) for item in sample])
+    np.testing.assert_allclose(vectors, [unit(row) for row in observation], atol=1e-5)
     np.testing.assert_allclose(embedder.embed(TEXTS[:1], kind="query"), [unit(read)], atol=1e-5)
     assert embedder.embed_images([]).shape == (0, 8)
     with pytest.raises(Exception, match="cannot identify image"):
@@ -388,23 +392,29 @@ def folders(tmp_path: Path) -> Path:
 def test_other_weights_and_other_settings_are_other_embedders(folders: Path) -> None:
     tiny.bert(folders / "a")
     tiny.bert(folders / "b", seed=1)
-    one, other = LocalEmbedder(str(folders / "a")), LocalEmbedder(str(folders / "b"))
-    changed = [one, other, one.but(pooling="cls"), one.but(query_prefix="q: "), one.but(window=9)]
-    assert len({each.fingerprint() for each in changed}) == len({each.name for each in changed}) == len(changed)
-    assert one.but(threads=2, batch_tokens=1).fingerprint() == one.fingerprint()
-    before, vectors = one.fingerprint(), one.embed(TEXTS, kind="query")
-    np.testing.assert_array_equal(one.embed(TEXTS, kind="query"), vectors)
+    embedder, other_embedder = LocalEmbedder(str(folders / "a")), LocalEmbedder(str(folders / "b"))
+    changed = [
+        embedder,
+        other_embedder,
+        embedder.but(pooling="cls"),
+        embedder.but(query_prefix="q: "),
+        embedder.but(window=9),
+    ]
+    assert len({entry.fingerprint() for entry in changed}) == len({entry.name for entry in changed}) == len(changed)
+    assert embedder.but(threads=2, batch_tokens=1).fingerprint() == embedder.fingerprint()
+    previous_fingerprint, vectors = embedder.fingerprint(), embedder.embed(TEXTS, kind="query")
+    np.testing.assert_array_equal(embedder.embed(TEXTS, kind="query"), vectors)
     tiny.bert(folders / "a", seed=2)
-    assert one.fingerprint() != before
-    assert abs(one.embed(TEXTS, kind="query") - vectors).max() > 0.1  # what is open is what the fingerprint says
+    assert embedder.fingerprint() != previous_fingerprint
+    assert abs(embedder.embed(TEXTS, kind="query") - vectors).max() > 0.1  # what is open is what the fingerprint says
     assert LocalEmbedder(str(folders / "none")).fingerprint() is None
 
 
 def test_the_commit_is_the_fingerprint_of_a_repository() -> None:
     commit = "0123456789abcdef0123456789abcdef01234567"
-    found = LocalEmbedder("acme/small", revision=commit)
-    assert commit in (found.fingerprint() or "")
-    assert found.name.startswith("small@")
+    embedder = LocalEmbedder("acme/small", revision=commit)
+    assert commit in (embedder.fingerprint() or "")
+    assert embedder.name.startswith("small@")
     with pytest.raises(ModelError, match=r"revision is 'main', which may mean other weights tomorrow"):
         LocalEmbedder("acme/small", revision="main")
 
@@ -437,11 +447,11 @@ def test_without_the_extra_it_is_named(folders: Path, monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    asked = (
+    text = (
         "import sys; from spolia.models import LocalEmbedder, LocalModel; "
         "LocalModel('a'); LocalEmbedder('a').fingerprint(); print(*sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert not {"torch", "transformers"} & set(ran.stdout.split())
 
 
@@ -508,13 +518,13 @@ def test_a_language_model_that_reranks_gives_the_raw_logit_of_yes(tmp_path: Path
     model = tiny.llama(tmp_path)
     scorer = LocalLLMReranker(str(tmp_path), window=window)
     assert isinstance(scorer, Scorer)
-    found = scorer.scores("Who employed Olsen in the year of the tide?", TEXTS)
+    scores = scorer.scores("Who employed Olsen in the year of the tide?", TEXTS)
     expected = [
         flag_embedding(str(tmp_path), model, "Who employed Olsen in the year of the tide?", text, window)
         for text in TEXTS
     ]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert len(set(found)) > 1
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+    assert len(set(scores)) > 1
     assert scorer.scores("?", ()) == ()
 
 

@@ -32,16 +32,16 @@ def word_pieces(folder: Path, more: Sequence[str] = ()) -> Any:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    made.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=[*specials, *more]))
-    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), specials, strict=True))
-    found = PreTrainedTokenizerFast(tokenizer_object=made, **named)
-    found.save_pretrained(folder)
-    return found
+    tokenizer.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=[*specials, *more]))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    settings = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), specials, strict=True))
+    found_tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **settings)
+    found_tokenizer.save_pretrained(folder)
+    return found_tokenizer
 
 
 def bytes_of(folder: Path, template: str = TEMPLATE) -> Any:
@@ -49,18 +49,18 @@ def bytes_of(folder: Path, template: str = TEMPLATE) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     specials = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
     trainer = trainers.BpeTrainer(
         vocab_size=300, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
-    made.train_from_iterator(TEXTS, trainer)
-    found = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", pad_token="<|end|>")
-    found.chat_template = template or None
-    found.save_pretrained(folder)
-    return found
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    found_tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>")
+    found_tokenizer.chat_template = template or None
+    found_tokenizer.save_pretrained(folder)
+    return found_tokenizer
 
 
 def saved(folder: Path, kind: str, config: Any, seed: int = 0) -> Any:

@@ -33,10 +33,10 @@ def _draw(*shape: int, seed: int) -> Any:
 
 def weights() -> dict[str, Any]:
     """Of a decoder as Llama's."""
-    one, head = np.ones(WIDTH, np.float32), WIDTH // HEADS
-    found = {
+    item, head = np.ones(WIDTH, np.float32), WIDTH // HEADS
+    result = {
         "token_embd.weight": _draw(len(TOKENS), WIDTH, seed=1),
-        "output_norm.weight": one,
+        "output_norm.weight": item,
         "output.weight": _draw(len(TOKENS), WIDTH, seed=2),
     }
     shapes = {
@@ -44,10 +44,10 @@ def weights() -> dict[str, Any]:
         "attn_output": (WIDTH, WIDTH), "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER),
     }  # fmt: skip
     for layer in range(LAYERS):
-        found |= {f"blk.{layer}.{norm}_norm.weight": one for norm in ("attn", "ffn")}
+        result |= {f"blk.{layer}.{norm}_norm.weight": item for norm in ("attn", "ffn")}
         for number, (name, shape) in enumerate(shapes.items()):
-            found[f"blk.{layer}.{name}.weight"] = _draw(*shape, seed=10 * layer + number + 3)
-    return found
+            result[f"blk.{layer}.{name}.weight"] = _draw(*shape, seed=10 * layer + number + 3)
+    return result
 
 
 def llama(path: Path, template: str = TEMPLATE, changed: dict[str, Any] | None = None) -> Path:
@@ -68,7 +68,7 @@ def llama(path: Path, template: str = TEMPLATE, changed: dict[str, Any] | None =
     file.add_tokenizer_model("llama")
     file.add_token_list(TOKENS)
     first = TOKENS.index("\u2581")
-    file.add_token_scores([0.0] * first + [-1.0 * (len(TOKENS) - at) for at in range(first, len(TOKENS))])
+    file.add_token_scores([0.0] * first + [-1.0 * (len(TOKENS) - index) for index in range(first, len(TOKENS))])
     file.add_token_types([2, 3, 3, *[3] * len(MARKS), *[6] * 256, *[1] * (len(TOKENS) - first)])
     file.add_bos_token_id(1)
     file.add_eos_token_id(END)
@@ -102,13 +102,13 @@ def bert(path: Path) -> Path:
     file.add_sep_token_id(3)
     file.add_eos_token_id(3)
     file.add_mask_token_id(4)
-    one, none = np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
+    item, none = np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
     tensors = {
         "token_embd.weight": _draw(len(PIECES), WIDTH, seed=1),
         "token_types.weight": _draw(2, WIDTH, seed=2),
         "position_embd.weight": _draw(64, WIDTH, seed=3),
     }
-    tensors |= {f"token_embd_norm.{part}": value for part, value in (("weight", one), ("bias", none))}
+    tensors |= {f"token_embd_norm.{part}": value for part, value in (("weight", item), ("bias", none))}
     for name, shape in {"ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER)}.items():
         tensors |= {
             f"blk.0.{name}.weight": _draw(*shape, seed=4),
@@ -117,7 +117,7 @@ def bert(path: Path) -> Path:
     for number, name in enumerate(("attn_q", "attn_k", "attn_v", "attn_output")):
         tensors |= {f"blk.0.{name}.weight": _draw(WIDTH, WIDTH, seed=5 + number), f"blk.0.{name}.bias": none}
     for name in ("attn_output_norm", "layer_output_norm"):
-        tensors |= {f"blk.0.{name}.weight": one, f"blk.0.{name}.bias": none}
+        tensors |= {f"blk.0.{name}.weight": item, f"blk.0.{name}.bias": none}
     return _written(file, path, tensors)
 
 
@@ -133,26 +133,28 @@ def _written(file: Any, path: Path, tensors: dict[str, Any]) -> Path:
 
 def states(ids: list[int]) -> Any:
     """float64[tokens, width], the last hidden states of the decoder for some tokens."""
-    held = {name: value.astype(np.float64) for name, value in weights().items()}
+    arrays = {name: value.astype(np.float64) for name, value in weights().items()}
     size, count = WIDTH // HEADS, len(ids)
     turned = np.arange(count)[:, None] / 10_000 ** (np.arange(0, size, 2) / size)
-    hidden = held["token_embd.weight"][ids]
+    hidden = arrays["token_embd.weight"][ids]
     for layer in range(LAYERS):
-        part = {name.split(".")[2]: value for name, value in held.items() if name.startswith(f"blk.{layer}.")}
-        given = _normed(hidden)
-        query, key, value = ((given @ part[name].T).reshape(count, -1, size) for name in ("attn_q", "attn_k", "attn_v"))
+        part = {name.split(".")[2]: value for name, value in arrays.items() if name.startswith(f"blk.{layer}.")}
+        inputs = _normed(hidden)
+        query, key, value = (
+            (inputs @ part[name].T).reshape(count, -1, size) for name in ("attn_q", "attn_k", "attn_v")
+        )
         query, key = _rotated(query, turned), _rotated(key, turned)
         mixed = []
         for head in range(HEADS):
-            at = head * SHARED // HEADS
-            scores = query[:, head] @ key[:, at].T / size**0.5
+            shared_head = head * SHARED // HEADS
+            scores = query[:, head] @ key[:, shared_head].T / size**0.5
             scores[np.triu_indices(count, 1)] = -np.inf
             chances = np.exp(scores - scores.max(axis=1, keepdims=True))
-            mixed.append(chances / chances.sum(axis=1, keepdims=True) @ value[:, at])
+            mixed.append(chances / chances.sum(axis=1, keepdims=True) @ value[:, shared_head])
         hidden = hidden + np.concatenate(mixed, axis=1) @ part["attn_output"].T
-        given = _normed(hidden)
-        gate = given @ part["ffn_gate"].T
-        hidden = hidden + (gate / (1 + np.exp(-gate)) * (given @ part["ffn_up"].T)) @ part["ffn_down"].T
+        inputs = _normed(hidden)
+        gate = inputs @ part["ffn_gate"].T
+        hidden = hidden + (gate / (1 + np.exp(-gate)) * (inputs @ part["ffn_up"].T)) @ part["ffn_down"].T
     return _normed(hidden)
 
 

@@ -33,5 +33,5 @@ class Scorer(ScriptedModel):
 
     def _nats(self, word: str, before: str) -> float:
         nats = dict(self.nats).get(word, self.otherwise)
-        hinted = any(one == word and re.search(rf"\b{hint}\b", before) for one, hint in self.hints)
+        hinted = any(item == word and re.search(rf"\b{hint}\b", before) for item, hint in self.hints)
         return nats / 2 if hinted else nats

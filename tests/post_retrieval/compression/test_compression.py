@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import overhearing
+from spolia.core.run_context import collect_degradations
 from spolia.errors import ModelRejected, WiringError
 from spolia.flow_files.files import dump, load
 from spolia.generation.reader import Reader
@@ -24,9 +24,9 @@ from spolia.post_retrieval.compression import (
     LLMLingua,
     LongLLMLingua,
     SelectiveContext,
-    of_spans,
-    segments,
-    shares,
+    join_spans,
+    split_budget,
+    split_segments,
 )
 from spolia.post_retrieval.summary import Refine, TreeSummarise
 from spolia.run import Run
@@ -40,10 +40,10 @@ from tests.post_retrieval.selection.test_selection import Angles
 
 def found(*texts: str, question: str = "Who?") -> Ranking:
     nodes = [
-        Node(f"n{at}", text, "d", span=Span(100 * at, 100 * at + len(text)), uri="a.txt")
-        for at, text in enumerate(texts)
+        Node(f"n{index}", text, "d", span=Span(100 * index, 100 * index + len(text)), uri="a.txt")
+        for index, text in enumerate(texts)
     ]
-    return Ranking(Query(question), tuple(Hit(node, 9.0 - at) for at, node in enumerate(nodes)), "bm25")
+    return Ranking(Query(question), tuple(Hit(node, 9.0 - index) for index, node in enumerate(nodes)), "bm25")
 
 
 def texts(ranking: Ranking) -> list[str]:
@@ -64,29 +64,31 @@ def test_tokens_are_all_of_the_text_each_once(text: str, data: st.DataObject) ->
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     odd = data.draw(st.sampled_from(["", "\ufffd", "bytes:\\xe4", "zzz"]))
-    told = align_tokens([Token(piece, -1.0) for piece in (*pieces, odd)], text)
-    assert "".join(text[one.start : one.end] for one in told) == text
-    assert all(one.nats >= 0 for one in told)
+    surprises = align_tokens([Token(piece, -1.0) for piece in (*pieces, odd)], text)
+    assert "".join(text[surprise.start : surprise.end] for surprise in surprises) == text
+    assert all(surprise.nats >= 0 for surprise in surprises)
     if text:
-        assert math.fsum(one.nats for one in told) == pytest.approx(len([p for p in pieces if p]) + 1, abs=len(pieces))
+        assert math.fsum(surprise.nats for surprise in surprises) == pytest.approx(
+            len([p for p in pieces if p]) + 1, abs=len(pieces)
+        )
 
 
 def test_a_token_may_begin_before_the_text_and_pieces_of_characters_count_for_what_follows() -> None:
-    told = align_tokens((Token("\n Nokia", -1.0), Token("\ufffd", -2.0), Token(" Oy", -0.5)), "Nokia Oy")
-    assert told == [Surprise(0, 5, 1.0), Surprise(5, 8, 2.5)]
+    surprises = align_tokens((Token("\n Nokia", -1.0), Token("\ufffd", -2.0), Token(" Oy", -0.5)), "Nokia Oy")
+    assert surprises == [Surprise(0, 5, 1.0), Surprise(5, 8, 2.5)]
 
 
 @pytest.mark.parametrize("none", [math.nan, math.inf, 0.5])
 def test_tokens_without_a_log_probability_are_told(none: float) -> None:
-    with overhearing() as said:
-        told = align_tokens((Token("Nokia", none), Token(" Oy", -0.5)), "Nokia Oy")
-    assert told == [Surprise(0, 5, 0.0), Surprise(5, 8, 0.5)]
-    assert said == ["1 of 2 tokens have no log-probability, and count as foretold."]
+    with collect_degradations() as reported_texts:
+        surprises = align_tokens((Token("Nokia", none), Token(" Oy", -0.5)), "Nokia Oy")
+    assert surprises == [Surprise(0, 5, 0.0), Surprise(5, 8, 0.5)]
+    assert reported_texts == ["1 of 2 tokens have no log-probability, and count as foretold."]
 
 
 @given(st.text(max_size=200), st.integers(1, 20))
 def test_segments_are_all_of_the_text(text: str, characters: int) -> None:
-    parts = list(segments(text, characters))
+    parts = list(split_segments(text, characters))
     assert "".join(parts) == text
     assert all(0 < len(part) <= characters for part in parts)
 
@@ -112,8 +114,8 @@ def test_the_self_information_of_a_stretch_is_a_mean() -> None:
 def test_ratio_0_changes_nothing() -> None:
     ranking = found("One. Two, three.  Four.\n", "  ", "五。六。")
     for unit in ("sentence", "phrase", "token"):
-        kept = SelectiveContext(Scorer(), 0.0, unit)(ranking)
-        assert kept.hits == (ranking.hits[0], ranking.hits[2])
+        kept_ranking = SelectiveContext(Scorer(), 0.0, unit)(ranking)
+        assert kept_ranking.hits == (ranking.hits[0], ranking.hits[2])
 
 
 def test_ties_and_nothing() -> None:
@@ -135,8 +137,8 @@ def test_half_of_the_tokens_stay_those_that_surprise() -> None:
 @check_each("rate", [0.1, 0.29, 0.5, 0.75, 1.0])
 @check_each("segment", [7, 30, 1000])
 def test_what_is_left_is_a_subsequence_within_the_budget(rate: float, segment: int) -> None:
-    words = [f"w{at}" for at in range(100)]
-    model = Scorer(nats=tuple((word, float(at * 37 % 101)) for at, word in enumerate(words)))
+    words = [f"w{index}" for index in range(100)]
+    model = Scorer(nats=tuple((word, float(index * 37 % 101)) for index, word in enumerate(words)))
     (text,) = texts(LLMLingua(model, rate, segment)(found(" ".join(words))))
     assert is_subsequence(text.split(), words)
     assert 1 <= len(text.split()) <= round(100 * rate)
@@ -187,15 +189,15 @@ def test_the_score_is_the_mean_log_probability_of_the_question() -> None:
     ],
 )
 def test_a_budget_is_shared(lengths: list[int], target: int, spread: float, kept: list[int]) -> None:
-    assert shares(lengths, target, spread) == kept
+    assert split_budget(lengths, target, spread) == kept
 
 
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=30), st.integers(1, 2000), st.floats(0, 1))
 def test_a_budget_is_never_passed_and_never_unused(lengths: list[int], target: int, spread: float) -> None:
-    kept = shares(lengths, target, spread)
-    assert 1 <= sum(kept) <= target
-    assert all(own <= length for own, length in zip(kept, lengths, strict=True))
+    values = split_budget(lengths, target, spread)
+    assert 1 <= sum(values) <= target
+    assert all(own <= length for own, length in zip(values, lengths, strict=True))
 
 
 def test_some_hits_never_become_none() -> None:
@@ -232,10 +234,10 @@ def test_the_share_of_the_questions_terms_that_a_sentence_holds(at_least: float,
 
 def test_the_cosine_of_a_sentence_with_the_question() -> None:
     # cos 90° = 0, cos 60° = 0.5, cos 30° = 0.87
-    asked = found("90", "60", "30", question="0")
-    assert texts(Extractive(Angles(), at_least=0.49)(asked)) == ["60", "30"]
-    assert texts(Extractive(Angles(), at_least=0.51)(asked)) == ["30"]
-    assert texts(Extractive(Angles(), at_least=-1, most=2)(asked)) == ["60", "30"]
+    ranking = found("90", "60", "30", question="0")
+    assert texts(Extractive(Angles(), at_least=0.49)(ranking)) == ["60", "30"]
+    assert texts(Extractive(Angles(), at_least=0.51)(ranking)) == ["30"]
+    assert texts(Extractive(Angles(), at_least=-1, most=2)(ranking)) == ["60", "30"]
 
 
 class Longest(Value):
@@ -251,8 +253,10 @@ class Longest(Value):
 
 
 def test_a_scorer_judges_the_sentences_in_place_of_an_embedder() -> None:
-    asked = found("Ships wait. The tide is caused by the moon. Salt.", question="Salt?")
-    assert texts(Extractive(at_least=0.11, scorer=Longest())(asked)) == ["Ships wait. The tide is caused by the moon."]
+    ranking = found("Ships wait. The tide is caused by the moon. Salt.", question="Salt?")
+    assert texts(Extractive(at_least=0.11, scorer=Longest())(ranking)) == [
+        "Ships wait. The tide is caused by the moon."
+    ]
     with pytest.raises(WiringError, match="by an embedder or by a scorer"):
         Extractive(Angles(), scorer=Longest())
 
@@ -260,7 +264,9 @@ def test_a_scorer_judges_the_sentences_in_place_of_an_embedder() -> None:
 def test_a_reader_cites_the_sentences_that_are_left() -> None:
     short = Extractive(most=1)(found("Ships wait. The tide is caused by the moon.", question="What causes the tide?"))
     answer = Reader(ScriptedModel(("The moon [1].",)))(short)
-    assert [(one.quote, one.span) for one in answer.citations] == [("The tide is caused by the moon.", Span(12, 43))]
+    assert [(citation.quote, citation.span) for citation in answer.citations] == [
+        ("The tide is caused by the moon.", Span(12, 43))
+    ]
 
 
 def test_some_sentence_always_stays() -> None:
@@ -281,7 +287,7 @@ def calls(op: Operator[Ranking, Ranking], ranking: Ranking) -> int:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
 def test_refining_takes_a_call_for_each(count: int) -> None:
-    assert calls(Refine(ScriptedModel(("Notes.",))), found(*(f"Text {at}." for at in range(count)))) == count
+    assert calls(Refine(ScriptedModel(("Notes.",))), found(*(f"Text {index}." for index in range(count)))) == count
 
 
 @check_each(
@@ -370,21 +376,21 @@ def test_of_a_text_with_words_a_word_is_left(op: Operator[Ranking, Ranking]) -> 
 def test_the_hits_are_gone_through_a_fixed_number_of_times(
     op: Operator[Ranking, Ranking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: list[int] = []
+    numbers: list[int] = []
 
     def nodes(ranking: Ranking) -> tuple[Node, ...]:
-        taken.append(1)
+        numbers.append(1)
         return tuple(hit.node for hit in ranking.hits)
 
     monkeypatch.setattr(Ranking, "nodes", property(nodes))
     op(found(*("A red stone. A blue sea." for _ in range(50))))
-    assert len(taken) <= 2
+    assert len(numbers) <= 2
 
 
 def test_words_that_a_blank_stood_between_stay_apart() -> None:
     model = Blanks(nats=())
     assert texts(LLMLingua(Scorer(nats=(("a", 9.0), ("c", 9.0))), 0.67)(found("a b c"))) == ["a c"]
-    assert of_spans("Nokia\nemployed\nOlsen", [(0, 5), (15, 20)]) == "Nokia\nOlsen"
+    assert join_spans("Nokia\nemployed\nOlsen", [(0, 5), (15, 20)]) == "Nokia\nOlsen"
     assert is_subsequence("".join(texts(LLMLingua(model, 0.8)(found("a\nb c\nd")))), "a\nb c\nd")
 
 

@@ -51,16 +51,18 @@ class Angles(Value):
 
 
 def scored(*scores: float) -> Ranking:
-    return Ranking(Query("0"), tuple(Hit(Node(f"n{at}", f"text {at}"), s) for at, s in enumerate(scores)), "bm25")
+    return Ranking(
+        Query("0"), tuple(Hit(Node(f"n{index}", f"text {index}"), s) for index, s in enumerate(scores)), "bm25"
+    )
 
 
 def degrees(*angles: int) -> Ranking:
-    hits = tuple(Hit(Node(f"n{at}", str(angle)), 9.0 - at) for at, angle in enumerate(angles))
+    hits = tuple(Hit(Node(f"n{index}", str(angle)), 9.0 - index) for index, angle in enumerate(angles))
     return Ranking(Query("0"), hits, "bm25")
 
 
-def places(found: Ranking) -> list[int]:
-    return [int(hit.node.id[1:]) for hit in found.hits]
+def places(ranking: Ranking) -> list[int]:
+    return [int(hit.node.id[1:]) for hit in ranking.hits]
 
 
 @check_each(
@@ -87,9 +89,9 @@ def test_a_threshold_keeps_what_reaches_it_and_never_nothing(
     ("count", "share", "kept"), [(10, 0.6, 6), (10, 0.29, 2), (100, 0.29, 29), (3, 0.1, 1), (1, 1.0, 1), (0, 0.5, 0)]
 )
 def test_a_percentile_counts_the_hits_of_each_ranking_anew(count: int, share: float, kept: int) -> None:
-    found = [Percentile(share)(one) for one in (scored(*range(count, 0, -1)), scored(1.0, 0.5))]
-    assert [len(one) for one in found] == [kept, max(1, int(2 * share))]
-    assert places(found[0]) == list(range(kept))
+    rankings = [Percentile(share)(ranking) for ranking in (scored(*range(count, 0, -1)), scored(1.0, 0.5))]
+    assert [len(ranking) for ranking in rankings] == [kept, max(1, int(2 * share))]
+    assert places(rankings[0]) == list(range(kept))
 
 
 def test_of_equal_scores_the_first_stay_and_nan_goes_first() -> None:
@@ -105,9 +107,9 @@ def test_ten_thousand_hits_are_many_and_not_too_many() -> None:
 
 def test_likeness_decides_and_the_scores_stay() -> None:
     # cos 0° = 1, cos 60° = 0.5, cos 90° = 0, cos 180° = -1
-    found = SimilarityThreshold(Angles(), 0.49)(degrees(90, 60, 0, 180))
-    assert places(found) == [1, 2]
-    assert [hit.score for hit in found.hits] == [8.0, 7.0]
+    ranking = SimilarityThreshold(Angles(), 0.49)(degrees(90, 60, 0, 180))
+    assert places(ranking) == [1, 2]
+    assert [hit.score for hit in ranking.hits] == [8.0, 7.0]
     assert places(SimilarityThreshold(Angles(), 0.9)(degrees(90, 60, 180))) == [1]
     assert places(SimilarityPercentile(Angles(), 0.75)(degrees(90, 60, 180, 0))) == [0, 1, 3]
     for op in (SimilarityThreshold(Angles()), SimilarityPercentile(Angles())):
@@ -115,7 +117,7 @@ def test_likeness_decides_and_the_scores_stay() -> None:
 
 
 def dated(*times: str | int | None) -> Ranking:
-    nodes = [Node(f"n{at}", "", meta=(("day", time),) if time != "" else ()) for at, time in enumerate(times)]
+    nodes = [Node(f"n{index}", "", meta=(("day", time),) if time != "" else ()) for index, time in enumerate(times)]
     return Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
 
 
@@ -138,16 +140,16 @@ def test_what_is_new_stays_or_the_newest(times: tuple[str, ...], since: str, kep
 
 def test_the_latest_of_several_times_counts() -> None:
     node = Node("n0", "", meta=(("day", "2019"), ("day", "2025")))
-    found = Ranking(Query("?"), (Hit(Node("n1", "", meta=(("day", "2024"),)), 2.0), Hit(node, 1.0)))
-    assert places(Recent("2025", "day")(found)) == [0]
+    ranking = Ranking(Query("?"), (Hit(Node("n1", "", meta=(("day", "2024"),)), 2.0), Hit(node, 1.0)))
+    assert places(Recent("2025", "day")(ranking)) == [0]
 
 
 def test_a_window_is_shown_and_the_hit_is_cited() -> None:
     window = Node("n0", "It rises.", meta=(("window", "Ships wait. It rises. It falls."),))
-    found = WindowReplacement()(Ranking(Query("?"), (Hit(window, 2.0), Hit(Node("n1", "No window."), 1.0))))
-    assert [node.text for node in found.nodes] == ["Ships wait. It rises. It falls.", "No window."]
-    assert [hit.found for hit in found.hits] == [(window,), ()]
-    assert [hit.score for hit in found.hits] == [2.0, 1.0]
+    ranking = WindowReplacement()(Ranking(Query("?"), (Hit(window, 2.0), Hit(Node("n1", "No window."), 1.0))))
+    assert [node.text for node in ranking.nodes] == ["Ships wait. It rises. It falls.", "No window."]
+    assert [hit.found for hit in ranking.hits] == [(window,), ()]
+    assert [hit.score for hit in ranking.hits] == [2.0, 1.0]
 
 
 # ----------------------------------------------------------------------------------------------------- critique
@@ -163,9 +165,9 @@ def judged(*rows: str | tuple[str, ...]) -> Ranking:
 
 
 def test_a_model_drops_what_is_of_no_use() -> None:
-    found = judged(("Salt", "No."), "Yes, it does.")
-    assert places(found) == [0, 2]
-    assert [hit.score for hit in found.hits] == [3.0, 1.0]
+    ranking = judged(("Salt", "No."), "Yes, it does.")
+    assert places(ranking) == [0, 2]
+    assert [hit.score for hit in ranking.hits] == [3.0, 1.0]
 
 
 @pytest.mark.parametrize("reply", ["I cannot say", "", "{", "maybe " * 60])

@@ -39,8 +39,8 @@ class Held:
         if not self.vectors:
             return []
         ids, rows = list(self.vectors), np.stack(list(self.vectors.values()))
-        asked = np.asarray(query, dtype=np.float32)
-        scores = rows @ asked if self.product else -np.linalg.norm(rows - asked, axis=1)
+        array = np.asarray(query, dtype=np.float32)
+        scores = rows @ array if self.product else -np.linalg.norm(rows - array, axis=1)
         return [(ids[i], float(abs(scores[i]) if not self.product else scores[i])) for i in np.argsort(-scores)[:limit]]
 
     def fits(self, vector: Any) -> bool:
@@ -112,12 +112,12 @@ def _responder(double: Double) -> type[BaseHTTPRequestHandler]:
                     status, body = double.failures.pop(0), {"error": "overloaded", "status": {"error": "overloaded"}}
                 else:
                     status, body = double.answer(self.command, path.strip("/").split("/"), _read(path, raw), headers)
-            sent = b"" if self.command == "HEAD" else json.dumps(body).encode()
+            payload = b"" if self.command == "HEAD" else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(sent)))
+            self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
-            self.wfile.write(sent)
+            self.wfile.write(payload)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = respond
 
@@ -148,14 +148,14 @@ class QdrantDouble(Double):
         return status, {"result": result, "status": "ok", "time": 0.0}
 
     def _result(self, method: str, name: str, route: str, body: Any) -> Answer:
-        held = self.collections.get(name)
+        collection = self.collections.get(name)
         if (method, route) == ("GET", "exists"):
-            return 200, {"exists": held is not None}
+            return 200, {"exists": collection is not None}
         if (method, route) == ("PUT", ""):
-            return (409, f"Collection `{name}` already exists!") if held else self._make(name, body)
+            return (409, f"Collection `{name}` already exists!") if collection else self._make(name, body)
         if (method, route) == ("DELETE", ""):
             return 200, self.collections.pop(name, None) is not None
-        if held is None:
+        if collection is None:
             return 404, f"Not found: Collection `{name}` doesn't exist!"
         routes = {
             ("GET", ""): self._info,
@@ -164,11 +164,11 @@ class QdrantDouble(Double):
             ("POST", "points/query/batch"): self._query,
             ("POST", "points/scroll"): self._scroll,
         }
-        return routes[method, route](held, body)
+        return routes[method, route](collection, body)
 
     def _make(self, name: str, body: Any) -> Answer:
-        ((vector, made),) = body["vectors"].items()
-        self.collections[name] = Held(body, vector, made["size"], made["distance"] == "Dot")
+        ((vector, settings),) = body["vectors"].items()
+        self.collections[name] = Held(body, vector, settings["size"], settings["distance"] == "Dot")
         return 200, True
 
     def _info(self, held: Held, body: Any) -> Answer:
@@ -180,8 +180,8 @@ class QdrantDouble(Double):
             "optimizer_config": optimizers | {"flush_interval_sec": 5},
             "wal_config": {"wal_capacity_mb": 32, "wal_segments_ahead": 0},
         }
-        found = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
-        return 200, found | {"points_count": len(held.vectors), "config": config}
+        result = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
+        return 200, result | {"points_count": len(held.vectors), "config": config}
 
     def _upsert(self, held: Held, body: Any) -> Answer:
         batch = body["batch"]
@@ -199,10 +199,14 @@ class QdrantDouble(Double):
         return 200, {"operation_id": 2, "status": "completed"}
 
     def _query(self, held: Held, body: Any) -> Answer:
-        if any(each["using"] != held.name or not held.fits(each["query"]["nearest"]) for each in body["searches"]):
+        if any(
+            search["using"] != held.name or not held.fits(search["query"]["nearest"]) for search in body["searches"]
+        ):
             return 400, "Wrong input: vector dimension or name"
-        found = [held.nearest(each["query"]["nearest"], each["limit"]) for each in body["searches"]]
-        return 200, [{"points": [{"id": id, "version": 1, "score": score} for id, score in near]} for near in found]
+        neighbours = [held.nearest(search["query"]["nearest"], search["limit"]) for search in body["searches"]]
+        return 200, [
+            {"points": [{"id": id, "version": 1, "score": score} for id, score in near]} for near in neighbours
+        ]
 
     def _scroll(self, held: Held, body: Any) -> Answer:
         ids = [id for id in sorted(held.vectors) if id >= (body.get("offset") or 0)]
@@ -227,13 +231,13 @@ class OpenSearchDouble(Double):
         if self.login and headers.get("authorization") != basic:
             return 401, {"error": {"reason": "Unauthorized", "root_cause": [{"reason": "no"}]}, "status": 401}
         name, route = path[0], "/".join(path[1:])
-        held = self.collections.get(name)
+        collection = self.collections.get(name)
         if (method, route) == ("PUT", ""):
             return self._make(name, body)
         if (method, route) == ("DELETE", ""):
             self.collections.pop(name, None)
             return 200, {"acknowledged": True}
-        if held is None:
+        if collection is None:
             return 404, {"error": {"type": "index_not_found_exception", "reason": f"no such index [{name}]"}}
         routes = {
             ("HEAD", ""): lambda held, body: (200, None),
@@ -242,23 +246,25 @@ class OpenSearchDouble(Double):
             ("POST", "_msearch"): self._several,
             ("POST", "_search"): self._page,
         }
-        return routes[method, route](held, body)
+        return routes[method, route](collection, body)
 
     def _make(self, name: str, body: Any) -> Answer:
         if name in self.collections:
             return 400, {"error": {"type": "resource_already_exists_exception", "reason": name}, "status": 400}
         assert body["settings"]["index"]["knn"] is True
-        ((vector, made),) = ((n, f) for n, f in body["mappings"]["properties"].items() if f["type"] == "knn_vector")
-        product = {"innerproduct": True, "l2": False}[made["method"]["space_type"]]
-        self.collections[name] = Held(body, vector, made["dimension"], product)
+        ((vector, vector_field),) = (
+            (n, f) for n, f in body["mappings"]["properties"].items() if f["type"] == "knn_vector"
+        )
+        product = {"innerproduct": True, "l2": False}[vector_field["method"]["space_type"]]
+        self.collections[name] = Held(body, vector, vector_field["dimension"], product)
         return 200, {"acknowledged": True, "index": name}
 
     def _bulk(self, held: Held, lines: list[Any]) -> Answer:
         items, queue = [], iter(lines)
         for action in queue:
-            ((verb, of),) = action.items()
+            ((verb, target),) = action.items()
             source = next(queue) if verb == "index" else {}
-            items.append({verb: {"_id": of["_id"], **self._write(held, verb, int(of["_id"]), source)}})
+            items.append({verb: {"_id": target["_id"], **self._write(held, verb, int(target["_id"]), source)}})
         return 200, {"errors": any("error" in next(iter(item.values())) for item in items), "items": items}
 
     def _write(self, held: Held, verb: str, id: int, source: Any) -> dict[str, Any]:
@@ -275,10 +281,10 @@ class OpenSearchDouble(Double):
         return 200, {"responses": [self._knn(held, query) for query in lines[1::2]]}
 
     def _knn(self, held: Held, body: Any) -> dict[str, Any]:
-        ((vector, asked),) = body["query"]["knn"].items()
-        if vector != held.name or not held.fits(asked["vector"]) or not 0 < asked["k"] <= 10_000 >= body["size"]:
+        ((vector, clause),) = body["query"]["knn"].items()
+        if vector != held.name or not held.fits(clause["vector"]) or not 0 < clause["k"] <= 10_000 >= body["size"]:
             return {"status": 400, "error": {"type": "query_shard_exception", "reason": "failed to create query"}}
-        near = held.nearest(asked["vector"], min(asked["k"], body["size"]))
+        near = held.nearest(clause["vector"], min(clause["k"], body["size"]))
         hits = [{"_id": str(id), "_score": float(np.float32(self._score(held, value)))} for id, value in near]
         return {"status": 200, "hits": {"hits": hits}}
 
@@ -288,8 +294,8 @@ class OpenSearchDouble(Double):
         return value + 1 if value >= 0 else 1 / (1 - value)
 
     def _page(self, held: Held, body: Any) -> Answer:
-        after = body.get("search_after", [-(2**63) - 1])[0]
+        last_key = body.get("search_after", [-(2**63) - 1])[0]
         assert body["sort"] == [{"key": "asc"}]
         assert body["size"] <= 10_000
-        ids = [id for id in sorted(held.vectors) if id > after][: body["size"]]
+        ids = [id for id in sorted(held.vectors) if id > last_key][: body["size"]]
         return 200, {"hits": {"hits": [{"_id": str(id), "_score": None, "sort": [id]} for id in ids]}}

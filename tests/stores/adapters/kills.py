@@ -57,20 +57,20 @@ def write(database: Database, folder: Path, round: int) -> Iterator[int]:
 
 def killed(database: Database, folder: Path, round: int, seconds: float) -> tuple[list[int], bool]:
     """The batches that a writer acknowledged before it was killed, and whether it was."""
-    said = folder / "said"
+    log = folder / "said"
 
     def work() -> None:
-        with said.open("w") as acknowledged:
+        with log.open("w") as acknowledged:
             for batch in write(database, folder, round):
                 acknowledged.write(f"{batch}\n")
                 acknowledged.flush()
 
-    said.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
     pid = forked(work)
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)
     was = ended(pid) == -signal.SIGKILL
-    return list(map(int, said.read_text().split())) if said.exists() else [], was
+    return list(map(int, log.read_text().split())) if log.exists() else [], was
 
 
 def as_in(index: VectorIndex, round: int) -> set[int]:
@@ -78,17 +78,17 @@ def as_in(index: VectorIndex, round: int) -> set[int]:
     if round < 0:
         return set()
     vectors = vectors_of(round)
-    if (held := stored(index)) is not None:
-        return {key for key, vector in held.items() if np.allclose(vector, vectors[key], atol=1e-5)}
-    found = index.search(vectors, 1)
-    return {key for key, near in enumerate(found) if near and near[0][0] == key and near[0][1] > -1e-2}
+    if (content := stored(index)) is not None:
+        return {key for key, vector in content.items() if np.allclose(vector, vectors[key], atol=1e-5)}
+    hits = index.search(vectors, 1)
+    return {key for key, near in enumerate(hits) if near and near[0][0] == key and near[0][1] > -1e-2}
 
 
 def stored(index: VectorIndex) -> dict[int, Any] | None:
     """Vectors as the database holds them, where it says: a graph does not find every vector that it holds."""
     if isinstance(index, ChromaCollection):
-        held = index.collection.get(include=["embeddings"])
-        return dict(zip(map(int, held["ids"]), held["embeddings"], strict=True))
+        data = index.collection.get(include=["embeddings"])
+        return dict(zip(map(int, data["ids"]), data["embeddings"], strict=True))
     if isinstance(index, LanceTable):
         rows = index.table.to_arrow()
         return dict(zip(rows["key"].to_pylist(), rows[index.metric].to_pylist(), strict=True))
@@ -97,13 +97,13 @@ def stored(index: VectorIndex) -> dict[int, Any] | None:
 
 def wrong(index: VectorIndex, acknowledged: set[int], round: int) -> list[str]:
     """What is not as it must be: acknowledged vectors are the new ones, all others the old or the new."""
-    held = list(index.keys())
+    keys = list(index.keys())
     new, old = as_in(index, round), as_in(index, round - 1 if round % ROUNDS else -1)
-    found = [f"twice: {len(held) - len(set(held))}"] if len(held) != len(set(held)) else []
-    found += [f"lost: {sorted(lost)}"] if (lost := acknowledged - new) else []
-    found += [f"neither old nor new: {sorted(other)}"] if (other := set(held) - new - old) else []
-    before = set(range(BATCHES * ROWS)) if round % ROUNDS else set()
-    return found + ([f"gone: {sorted(gone)}"] if (gone := before - set(held)) else [])
+    texts = [f"twice: {len(keys) - len(set(keys))}"] if len(keys) != len(set(keys)) else []
+    texts += [f"lost: {sorted(lost)}"] if (lost := acknowledged - new) else []
+    texts += [f"neither old nor new: {sorted(other_keys)}"] if (other_keys := set(keys) - new - old) else []
+    previous_value = set(range(BATCHES * ROWS)) if round % ROUNDS else set()
+    return texts + ([f"gone: {sorted(gone)}"] if (gone := previous_value - set(keys)) else [])
 
 
 def kills(database: Database, folder: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -124,8 +124,8 @@ def kills(database: Database, folder: Path, count: int, seed: int) -> Iterator[d
         if round % ROUNDS == 0:
             assert ended(forked(lambda: database.drop(folder, "killed"))) == 0
         batches, was = killed(database, folder, round, draw.uniform(0, seconds))
-        found = told(partial(after, database, folder, round, batches), folder / "told")
-        yield {"round": round, "acknowledged": len(batches), "killed": was, "wrong": found}
+        result = told(partial(after, database, folder, round, batches), folder / "told")
+        yield {"round": round, "acknowledged": len(batches), "killed": was, "wrong": result}
         count, round = count - was, round + 1
 
 
@@ -138,8 +138,8 @@ def after(database: Database, folder: Path, round: int, batches: list[int]) -> l
     for _ in write(database, folder, round):
         pass
     index = database.open(folder, "killed", DIMENSION, "euclidean")
-    every = set(range(BATCHES * ROWS))
-    repeated = [] if as_in(index, round) == every == set(index.keys()) else ["not as wanted after it was repeated"]
+    all_values = set(range(BATCHES * ROWS))
+    repeated = [] if as_in(index, round) == all_values == set(index.keys()) else ["not as wanted after it was repeated"]
     index.close()
     return at_once + repeated
 

@@ -37,7 +37,7 @@ class TestServer(ServerContract):
     def settings(self, place: Path) -> Chroma:
         return Chroma(self.server.url)
 
-    def at(self, url: str, timeout_s: float) -> Chroma:
+    def settings_at(self, url: str, timeout_s: float) -> Chroma:
         return Chroma(url, timeout_s=timeout_s)
 
     def outage(self) -> AbstractContextManager[None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.adapters.lancedb import LanceDB
-from spolia.testing.indexes import DIMENSION, NAME, IndexContract, clustered
+from spolia.testing.indexes import DIMENSION, NAME, IndexContract, make_clusters
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ class TestGraph(IndexContract):
 
 def test_an_index_is_built_above_a_size_and_takes_in_what_comes_later(tmp_path: Path) -> None:
     index = LanceDB(index="IVF_FLAT", above=300).open(tmp_path, NAME, DIMENSION, "cosine")
-    vectors = clustered(800)
+    vectors = make_clusters(800)
     index.add(range(299), vectors[:299])
     assert index.table.list_indices() == []
     index.add(range(299, 400), vectors[299:400])

@@ -48,7 +48,7 @@ class TestServer(ServerContract):
     def settings(self, place: Path) -> Milvus:
         return Milvus(self.server.url)
 
-    def at(self, url: str, timeout_s: float) -> Milvus:
+    def settings_at(self, url: str, timeout_s: float) -> Milvus:
         return Milvus(url, timeout_s=timeout_s)
 
     def outage(self) -> AbstractContextManager[None]:

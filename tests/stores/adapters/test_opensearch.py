@@ -11,7 +11,7 @@ import pytest
 
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.opensearch import OpenSearch
-from spolia.testing.indexes import DIMENSION, NAME, ServerContract, clustered
+from spolia.testing.indexes import DIMENSION, NAME, ServerContract, make_clusters
 from tests.stores.adapters.doubles import OpenSearchDouble
 
 
@@ -29,7 +29,7 @@ class TestServer(ServerContract):
     def settings(self, place: Path) -> OpenSearch:
         return OpenSearch(self.server.url)
 
-    def at(self, url: str, timeout_s: float) -> OpenSearch:
+    def settings_at(self, url: str, timeout_s: float) -> OpenSearch:
         return OpenSearch(url, timeout_s=timeout_s)
 
     def outage(self) -> AbstractContextManager[None]:
@@ -55,9 +55,9 @@ def test_a_bulk_that_was_taken_in_part_is_an_error_and_can_be_repeated(tmp_path:
         index = OpenSearch(server.url).open(tmp_path, NAME, DIMENSION, "dot")
         server.refused = [200, 429]
         with pytest.raises(StoreUnavailable, match=r"answered 429.*queue full"):
-            index.add([1, 2, 3], clustered(3))
+            index.add([1, 2, 3], make_clusters(3))
         assert sorted(index.keys()) == [1, 3]
-        index.add([1, 2, 3], clustered(3))
+        index.add([1, 2, 3], make_clusters(3))
         assert sorted(index.keys()) == [1, 2, 3]
 
 
@@ -65,6 +65,6 @@ def test_a_bulk_that_was_taken_in_part_is_an_error_and_can_be_repeated(tmp_path:
 def test_a_large_batch_is_cut_to_what_a_request_may_hold(tmp_path: Path) -> None:
     with OpenSearchDouble() as server:
         index = OpenSearch(server.url).open(tmp_path, NAME, 4000, "euclidean")
-        index.add(range(250), clustered(250, dimension=4000))
+        index.add(range(250), make_clusters(250, dimension=4000))
         assert sum(request.endswith("/_bulk") for request in server.asked) == 3
         assert sorted(index.keys()) == list(range(250))

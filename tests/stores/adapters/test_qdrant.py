@@ -11,7 +11,7 @@ import pytest
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.qdrant import Qdrant, QdrantCollection
-from spolia.testing.indexes import DIMENSION, NAME, IndexContract, ServerContract, clustered
+from spolia.testing.indexes import DIMENSION, NAME, IndexContract, ServerContract, make_clusters
 from tests.stores.adapters.doubles import QdrantDouble
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ class TestServer(ServerContract):
     def settings(self, place: Path) -> Qdrant:
         return Qdrant(self.server.url)
 
-    def at(self, url: str, timeout_s: float) -> Qdrant:
+    def settings_at(self, url: str, timeout_s: float) -> Qdrant:
         return Qdrant(url, timeout_s=timeout_s)
 
     def outage(self) -> AbstractContextManager[None]:
@@ -64,7 +64,7 @@ def test_the_key_comes_from_the_environment_and_is_in_no_error(tmp_path: Path, m
 def test_a_key_below_0_is_kept(tmp_path: Path) -> None:
     with QdrantDouble() as server:
         index = Qdrant(server.url).open(tmp_path, NAME, DIMENSION, "dot")
-        index.add([-5, 5], clustered(2))
+        index.add([-5, 5], make_clusters(2))
         assert sorted(index.keys()) == [-5, 5]
         index.remove([-5])
         assert list(index.keys()) == [5]
@@ -75,16 +75,16 @@ def test_an_overloaded_server_is_told_apart_from_a_wrong_request(tmp_path: Path)
         index = Qdrant(server.url).open(tmp_path, NAME, DIMENSION, "dot")
         server.failures = [503]
         with pytest.raises(StoreUnavailable, match="503"):
-            index.add([1], clustered(1))
+            index.add([1], make_clusters(1))
         server.collections.clear()
         with pytest.raises(StoreError, match="Not found: Collection") as refused:
-            index.add([1], clustered(1))
+            index.add([1], make_clusters(1))
         assert not refused.value.transient
 
 
 def test_one_process_opens_a_folder_and_drops_it_when_it_is_closed(tmp_path: Path) -> None:
     first, second = (Qdrant().open(tmp_path, NAME, DIMENSION, "dot") for _ in range(2))
-    first.add([1], clustered(1))
+    first.add([1], make_clusters(1))
     first.close()
     with pytest.raises(StoreBusy, match="Close its indexes"):
         Qdrant().drop(tmp_path, NAME)

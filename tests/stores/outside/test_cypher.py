@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.databases import cypher
-from spolia.databases.cypher import answered, loaded
+from spolia.databases.cypher import build_graph, run_statement
 from spolia.databases.database import QueryLimits, statement_worker
-from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph, Relation, described, read_graph
+from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph, Relation, describe_graph, read_graph
 from spolia.errors import StatementError, StoreError
 from spolia.worker_process import _idle_alone
 from tests.cases import check_each
@@ -55,11 +55,11 @@ def plain() -> dict[str, Any]:
     }
 
 
-LOADED = loaded(plain())
+LOADED = build_graph(plain())
 
 
 def rows(statement: str) -> tuple[Any, ...]:
-    return answered(statement, LOADED, QueryLimits()).rows
+    return run_statement(statement, LOADED, QueryLimits()).rows
 
 
 @pytest.fixture
@@ -155,55 +155,59 @@ EDGES = [("K", 0, 1), ("S", 1, 2), ("K", 2, 3), ("K", 3, 0), ("K", 1, 0), ("S", 
 
 def walks(hops: Sequence[tuple[str, str]]) -> list[tuple[int, ...]]:
     """The places of all walks over `EDGES` that use no edge twice, each hop with a direction and a type."""
-    found: list[tuple[tuple[int, ...], frozenset[int]]] = [((at,), frozenset()) for at in range(4)]
+    result: list[tuple[tuple[int, ...], frozenset[int]]] = [((index,), frozenset()) for index in range(4)]
     for direction, kind in hops:
         steps = [
-            (at, edge, start, end)
-            for at, (type, a, b) in enumerate(EDGES)
+            (index, edge, start, end)
+            for index, (type, a, b) in enumerate(EDGES)
             if kind in ("", type)
             for edge, start, end in ((">", a, b), ("<", b, a))
             if direction == edge or (direction == "-" and (edge == ">" or a != b))
         ]
-        found = [
-            ((*places, end), used | {at})
-            for places, used in found
-            for at, _, start, end in steps
-            if start == places[-1] and at not in used
+        result = [
+            ((*places, end), used | {index})
+            for places, used in result
+            for index, _, start, end in steps
+            if start == places[-1] and index not in used
         ]
-    return [places for places, _ in found]
+    return [places for places, _ in result]
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_every_pattern_has_the_rows_that_walking_the_edges_has(hops: int) -> None:
     """Of kglite's optimizer, passes that fuse counts and limits into the search lose rows."""
-    nodes = [{"id": str(at), "labels": ["P"], "properties": {}} for at in range(4)]
+    nodes = [{"id": str(index), "labels": ["P"], "properties": {}} for index in range(4)]
     edges = [{"type": type, "from": str(a), "to": str(b), "properties": {}} for type, a, b in EDGES]
-    graph, arrows = loaded({"nodes": nodes, "relationships": edges}), {"-": "-[:{}]-", ">": "-[:{}]->", "<": "<-[:{}]-"}
+    graph, arrows = (
+        build_graph({"nodes": nodes, "relationships": edges}),
+        {"-": "-[:{}]-", ">": "-[:{}]->", "<": "<-[:{}]-"},
+    )
     for directions in product("-><", repeat=hops):
         for kind in ("", "K"):
-            drawn = "".join(
-                arrows[one].format(kind).replace("[:]", "[]") + f"(n{at})" for at, one in enumerate(directions, 1)
+            text = "".join(
+                arrows[direction].format(kind).replace("[:]", "[]") + f"(n{index})"
+                for index, direction in enumerate(directions, 1)
             )
-            found = walks([(one, kind) for one in directions])
-            starts = Counter(str(places[0]) for places in found)
+            numbers = walks([(direction, kind) for direction in directions])
+            starts = Counter(str(places[0]) for places in numbers)
             for rest, expected in (
-                ("RETURN count(*)", [(len(found),)]),
-                ("WITH n0 RETURN count(n0)", [(len(found),)]),
-                ("RETURN n0 LIMIT 5", min(5, len(found))),
+                ("RETURN count(*)", [(len(numbers),)]),
+                ("WITH n0 RETURN count(n0)", [(len(numbers),)]),
+                ("RETURN n0 LIMIT 5", min(5, len(numbers))),
                 (
                     "RETURN n0, count(*) ORDER BY n0",
                     sorted(starts.items()),
                 ),
             ):
-                statement = f"MATCH (n0){drawn} {rest}"
-                held = answered(statement, graph, QueryLimits()).rows
-                assert (len(held) if isinstance(expected, int) else list(held)) == expected, statement
+                statement = f"MATCH (n0){text} {rest}"
+                held_rows = run_statement(statement, graph, QueryLimits()).rows
+                assert (len(held_rows) if isinstance(expected, int) else list(held_rows)) == expected, statement
 
 
 def test_a_property_of_several_types_is_refused_where_it_would_change() -> None:
-    nodes = [{"id": at, "labels": ["P"], "properties": {"v": value}} for at, value in enumerate((1, [1]))]
+    nodes = [{"id": index, "labels": ["P"], "properties": {"v": value}} for index, value in enumerate((1, [1]))]
     with pytest.raises(StoreError, match="values of several types"):
-        loaded({"nodes": nodes, "relationships": []})
+        build_graph({"nodes": nodes, "relationships": []})
 
 
 def test_a_graph_is_made_in_linear_time() -> None:
@@ -216,7 +220,7 @@ def test_a_graph_is_made_in_linear_time() -> None:
             calls += 1
             return str.__hash__(self)
 
-    ids = [Id(at) for at in range(2_000)]
+    ids = [Id(index) for index in range(2_000)]
     entities = tuple(Entity(id, ("P",)) for id in ids)
     calls = 0
     PropertyGraph(entities, tuple(Relation("R", id, id) for id in ids))
@@ -296,16 +300,16 @@ def test_what_takes_too_long_is_broken_off(statement: str, graph: GraphFile) -> 
 
 @pytest.mark.slow
 def test_what_holds_too_much_is_broken_off(graph: GraphFile) -> None:
-    held = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH DISTINCT a, b RETURN count(*) AS n"
+    text = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH DISTINCT a, b RETURN count(*) AS n"
     with pytest.raises(StatementError, match=r"memory: it had 100 MB.*memory_mb=|needed more than 100 MB"):
-        graph.ask(held, QueryLimits(timeout_s=60, memory_mb=100))
+        graph.ask(text, QueryLimits(timeout_s=60, memory_mb=100))
 
 
 @pytest.mark.slow
 def test_a_file_is_asked_in_a_process_that_stays(graph: GraphFile) -> None:
     assert graph.ask("MATCH (p:Town) RETURN p", QueryLimits()).rows == (("Salo",),)
     idle: dict[Any, Any] = dict(_idle_alone)
-    ((worker,),) = (found for (_, place), found in idle.items() if place[0] == graph.path)
+    ((worker,),) = (result for (_, place), result in idle.items() if place[0] == graph.path)
     pid = worker.process.pid if worker.process else 0
     assert graph.ask("MATCH (p:Town) RETURN p LIMIT 0", QueryLimits()).columns == ("p",)
     with pytest.raises(StatementError, match="Undefined variable 'q'"):
@@ -344,14 +348,16 @@ def test_values_that_grow_are_refused(statement: str, graph: GraphFile) -> None:
 
 
 def test_of_many_rows_as_many_as_are_wanted() -> None:
-    found = answered("UNWIND range(1, 100) AS a UNWIND range(1, 100) AS b RETURN a, b", LOADED, QueryLimits(rows=5))
-    assert (len(found), found.cut, found.columns) == (5, True, ("a", "b"))
+    result = run_statement(
+        "UNWIND range(1, 100) AS a UNWIND range(1, 100) AS b RETURN a, b", LOADED, QueryLimits(rows=5)
+    )
+    assert (len(result), result.cut, result.columns) == (5, True, ("a", "b"))
 
 
 def test_columns_are_known_without_rows_and_all_of_them_with_a_star() -> None:
-    assert answered("MATCH (p:Nobody) RETURN p.name AS name", LOADED, QueryLimits()).columns == ("name",)
-    assert answered("MATCH (p:Town) RETURN *", LOADED, QueryLimits()).columns == ("p",)
-    assert answered("MATCH (p:Town) RETURN p.name", LOADED, QueryLimits()).columns == ("p.name",)
+    assert run_statement("MATCH (p:Nobody) RETURN p.name AS name", LOADED, QueryLimits()).columns == ("name",)
+    assert run_statement("MATCH (p:Town) RETURN *", LOADED, QueryLimits()).columns == ("p",)
+    assert run_statement("MATCH (p:Town) RETURN p.name", LOADED, QueryLimits()).columns == ("p.name",)
 
 
 WORDS = """
@@ -377,10 +383,10 @@ def test_a_file_is_read_and_read_again_when_it_changes(tmp_path: Path) -> None:
     file.write_text(json.dumps(plain()))
     graph = GraphFile(str(file))
     assert graph.graph() == GRAPH
-    before = graph.fingerprint()
+    previous_fingerprint = graph.fingerprint()
     file.write_text(json.dumps({"nodes": [], "relationships": []}))
     assert graph.graph() == PropertyGraph(())
-    assert graph.fingerprint() != before
+    assert graph.fingerprint() != previous_fingerprint
 
 
 @pytest.mark.parametrize(
@@ -410,7 +416,7 @@ def test_a_file_that_holds_no_graph(tmp_path: Path, text: str) -> None:
 
 
 def test_what_is_shown_of_a_graph() -> None:
-    text = described(GRAPH)
+    text = describe_graph(GRAPH)
     assert "(:Person {name, born}), for example Ann, Bo, Cai" in text
     assert "(:Person)-[:WORKS_AT]->(:Firm:Listed)" in text
     assert "(:Person)-[:KNOWS {since}]->(:Person)" in text

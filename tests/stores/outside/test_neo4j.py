@@ -46,9 +46,9 @@ def test_words_in_names_quotes_and_comments_are_no_writes(statement: str) -> Non
 
 @pytest.mark.parametrize("url", ["http://h", "bolt://ann:secret@h", "bolt://", "neo4j"])
 def test_an_address_of_another_kind_or_with_a_password_is_refused_without_repeating_it(url: str) -> None:
-    with pytest.raises(StoreError, match="NEO4J_PASSWORD") as found:
+    with pytest.raises(StoreError, match="NEO4J_PASSWORD") as error:
         Neo4jDatabase(url)
-    assert "secret" not in str(found.value)
+    assert "secret" not in str(error.value)
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,24 +67,24 @@ class TestOverBolt:
         monkeypatch.setenv("NEO4J_PASSWORD", "secret")
         with BoltServer(["p", "n", "all"], [[NODE, 3, ["a", 1]], [None, 1.5, []]]) as server:
             database = Neo4jDatabase(server.url, "people")
-            found = database.ask("MATCH (p) RETURN p, n, all", QueryLimits(timeout_s=3))
-        assert (found.columns, found.rows) == (("p", "n", "all"), (("Ann", 3, "a, 1"), (None, 1.5, "")))
-        assert not found.cut
-        said = dict(server.asked)
-        assert said["BEGIN"][0]["mode"] == "r"
-        assert (said["BEGIN"][0]["db"], said["BEGIN"][0]["tx_timeout"]) == ("people", 3000)
-        assert (said["LOGON"][0]["principal"], said["LOGON"][0]["credentials"]) == ("reader", "secret")
-        assert "COMMIT" not in said
-        assert "ROLLBACK" in said
+            rows = database.ask("MATCH (p) RETURN p, n, all", QueryLimits(timeout_s=3))
+        assert (rows.columns, rows.rows) == (("p", "n", "all"), (("Ann", 3, "a, 1"), (None, 1.5, "")))
+        assert not rows.cut
+        data = dict(server.asked)
+        assert data["BEGIN"][0]["mode"] == "r"
+        assert (data["BEGIN"][0]["db"], data["BEGIN"][0]["tx_timeout"]) == ("people", 3000)
+        assert (data["LOGON"][0]["principal"], data["LOGON"][0]["credentials"]) == ("reader", "secret")
+        assert "COMMIT" not in data
+        assert "ROLLBACK" in data
         assert isinstance(database, QueryableDatabase)
         assert decode(encode(database), Neo4jDatabase) == database
 
     def test_no_more_rows_are_fetched_than_are_wanted(self) -> None:
         with BoltServer(["n"], [[number] for number in range(1000)]) as server:
-            found = Neo4jDatabase(server.url).ask("UNWIND range(0, 999) AS n RETURN n", QueryLimits(rows=5))
-        assert found.cut
-        assert found.rows == tuple((number,) for number in range(5))
-        assert [held[0]["n"] for name, held in server.asked if name == "PULL"] == [6]
+            rows = Neo4jDatabase(server.url).ask("UNWIND range(0, 999) AS n RETURN n", QueryLimits(rows=5))
+        assert rows.cut
+        assert rows.rows == tuple((number,) for number in range(5))
+        assert [content[0]["n"] for name, content in server.asked if name == "PULL"] == [6]
 
     def test_a_graph_is_described_by_its_labels_their_properties_and_what_links_them(self) -> None:
         with BoltServer([], []) as server:
@@ -96,8 +96,8 @@ class TestOverBolt:
                 "relTypeProperties": (["relType", "propertyName"], [[":`WORKS_AT`", "since"]]),
                 "MATCH": (["a", "r", "b"], [[["Person"], "WORKS_AT", ["Firm"]]]),
             }
-            found = Neo4jDatabase(server.url).described()
-        assert found.splitlines() == [
+            text = Neo4jDatabase(server.url).described()
+        assert text.splitlines() == [
             "(:Firm)",
             "(:Person {name, born})",
             "(:Person)-[:WORKS_AT {since}]->(:Firm)",

@@ -85,8 +85,8 @@ READS = [
 
 @check_each(("statement", "expected"), READS)
 def test_what_reads_is_answered(database: QueryableDatabase, statement: str, expected: tuple[Any, ...]) -> None:
-    found = database.ask(statement, QueryLimits())
-    assert (found.rows, found.cut, found.statement) == (expected, False, statement)
+    rows = database.ask(statement, QueryLimits())
+    assert (rows.rows, rows.cut, rows.statement) == (expected, False, statement)
 
 
 WRITES = [
@@ -200,7 +200,7 @@ def test_sqlite_reads_no_other_table_whatever_the_syntax_let_through(
 
 
 def test_what_is_wrong_says_what_there_is() -> None:
-    for statement, said in [
+    for statement, message in [
         ("SELECT nme FROM person", r"no column 'nme'. There are: person\(id, name, born\); work"),
         ("SELECT * FROM people", r"no table 'people'. There are: person"),
         ("SELECT name FROM other.person", r"no table 'other\.person'"),
@@ -210,7 +210,7 @@ def test_what_is_wrong_says_what_there_is() -> None:
         ("SELECT f(1)", "function f may not"),
         ("SELECT FROM WHERE", "cannot be read"),
     ]:
-        with pytest.raises(StatementError, match=said):
+        with pytest.raises(StatementError, match=message):
             refuse_writes(statement, "sqlite", TABLES)
 
 
@@ -226,16 +226,16 @@ def test_a_statement_that_takes_too_long_is_broken_off(database: QueryableDataba
 
 
 def test_of_a_million_rows_no_more_are_taken_than_are_wanted(database: QueryableDatabase) -> None:
-    found = database.ask(MILLION, QueryLimits(rows=7))
-    assert (len(found), found.cut) == (7, True)
+    rows = database.ask(MILLION, QueryLimits(rows=7))
+    assert (len(rows), rows.cut) == (7, True)
     assert database.ask("SELECT name FROM person", QueryLimits(rows=3)).cut is False
 
 
 def test_long_values_are_cut_and_too_many_characters_end_the_rows(database: QueryableDatabase) -> None:
     long = "SELECT replace('" + "x" * 100 + "', 'x', '" + "y" * 100 + "') AS t FROM person"
-    found = database.ask(long, QueryLimits(characters=5000))
-    assert [len(str(value)) for row in found.rows for value in row] == [2001, 2001]
-    assert found.cut
+    rows = database.ask(long, QueryLimits(characters=5000))
+    assert [len(str(value)) for row in rows.rows for value in row] == [2001, 2001]
+    assert rows.cut
 
 
 def test_a_value_of_a_gigabyte_is_refused_by_the_engine(tmp_path: Path) -> None:

@@ -47,10 +47,12 @@ def stored(schema: int, place: Path, address: str) -> Corpus:
 
 def _replayed(schema: int, folder: Path, address: str) -> None:
     """The rows of a store in a folder, in tables of PostgreSQL as they were then."""
-    there = parse_address(address)
-    with connect(there.server) as connection, closing(sqlite3.connect(folder / "corpus.db")) as rows:
+    target_address = parse_address(address)
+    with connect(target_address.server) as connection, closing(sqlite3.connect(folder / "corpus.db")) as rows:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
-        connection.execute(SQL("CREATE SCHEMA {0}; SET search_path = {0}, public").format(Identifier(there.schema)))
+        connection.execute(
+            SQL("CREATE SCHEMA {0}; SET search_path = {0}, public").format(Identifier(target_address.schema))
+        )
         connection.execute((HERE / f"schema_{schema}.sql").read_bytes())
         register_vectors(connection)
         for (table,) in rows.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
@@ -69,11 +71,11 @@ def _replayed(schema: int, folder: Path, address: str) -> None:
 
 
 def _copy(connection: object, rows: sqlite3.Connection, table: str) -> None:
-    found = rows.execute(f"SELECT * FROM {table}")
-    names = [column[0] for column in found.description]
+    result = rows.execute(f"SELECT * FROM {table}")
+    names = [column[0] for column in result.description]
     listed, places = ", ".join(names), ", ".join(["%s"] * len(names))
     with connection.cursor() as cursor:  # type: ignore[attr-defined]
-        cursor.executemany(f"INSERT INTO {table} ({listed}) VALUES ({places})", found.fetchall())
+        cursor.executemany(f"INSERT INTO {table} ({listed}) VALUES ({places})", result.fetchall())
         for key in ({"key", "id"} & set(names)) if table in ("audiences", "documents", "nodes") else ():
             if key == "key" or table == "audiences":
                 cursor.execute(f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'), 1000)")

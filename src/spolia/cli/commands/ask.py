@@ -21,7 +21,7 @@ from spolia.cli.parameters import argument
 from spolia.cli.screen import Screen
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError, strip_name
-from spolia.run.lane import CUT_SHORT
+from spolia.run.lane import UNPLANNED_ENDS
 from spolia.server.replies import answer_reply
 from spolia.stores.corpus import Corpus
 
@@ -108,7 +108,9 @@ def ask(
         return Exit.NOTHING
     for fault in answer.faults:
         screen.say(FAULTS[fault], "yellow")
-    if answer.stop_reason in CUT_SHORT or (answer.stop_reason == "cap" and "cap" not in lane.ends):  # a reply was cut
+    if answer.stop_reason in UNPLANNED_ENDS or (
+        answer.stop_reason == "cap" and "cap" not in lane.ends
+    ):  # a reply was cut
         screen.say(
             f"The answer may be incomplete: the flow ended by {answer.stop_reason!r}. See: spolia trace last", "yellow"
         )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from spolia.cli.exit_codes import Exit
 from spolia.cli.experiments import make_experiments_folder
 from spolia.cli.flow_parts import prepare_judge
-from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.measured_destinations import print_measured_servers
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import load_language_model
 from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Think, WeightsFolder
@@ -61,7 +61,7 @@ def calibrate(
     reader = load_language_model(llm, model, load_profile(profile_file), think)
     parsed_measures = parse_measures(measures, llm=prepare_judge(reader), embedder=MiniLM(weights))
     labelled = read_labelled_answers(labels)
-    tell_of_measured(screen, (), parsed_measures, reader)
+    print_measured_servers(screen, (), parsed_measures, reader)
     with (
         Runs(make_experiments_folder() / "judged.db") as runs,
         Run(cache=runs.cache) as run,
@@ -71,7 +71,7 @@ def calibrate(
         for measure in parsed_measures:
             with run.lane() as lane:
                 calibrations.append(calibrated(measure, labelled, on_progress))  # type: ignore[arg-type]  # which it refuses
-            reasons.append(lane.why or UNREADABLE)
+            reasons.append(lane.failure_reason or UNREADABLE)
         calls = run.spent.calls
     screen.give(
         labels=str(labels), n=len(labelled), calls=calls, measures=[calibration.json() for calibration in calibrations]

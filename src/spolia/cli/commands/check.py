@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.cli.destinations import format_destinations, list_destinations
 from spolia.cli.exit_codes import Exit
-from spolia.cli.flow_views import STAND_IN, as_published, described, looked_at
+from spolia.cli.flow_views import STAND_IN, build_published_view, load_flow_view, load_view_parts
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, ProfileFile, Web
 from spolia.cli.screen import Renderable, Screen, text, visible
-from spolia.core.check import Checked, Problem
+from spolia.core.check import CheckResult, Problem
 from spolia.core.check import check as look
 from spolia.core.plurals import several
-from spolia.flows.catalogue import MODULES, PARTS, Published, flow_named
+from spolia.flows.catalogue import MODULES, PARTS, PublishedMethod, find_flow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.groups.definitions import unknown_group
 from spolia.stores.manifest import BUILT_IN
@@ -35,17 +35,17 @@ def check(
 
     For a published flow, also what it needs, its maximum number of calls, and its stop reasons.
     """
-    screen, parts = Screen(json=json), looked_at(store, modules, prompts, web, profile_file)
-    previewed_flow = described(flow, parts)
+    screen, parts = Screen(json=json), load_view_parts(store, modules, prompts, web, profile_file)
+    previewed_flow = load_flow_view(flow, parts)
     checked = look(previewed_flow, takes=Query)
     if store:
         checked = checked.but(problems=(*checked.problems, *_unknown_groups(previewed_flow, parts.chunks.corpus)))
     sends = list_destinations(
         previewed_flow, STAND_IN.by_name().values(), parts.trusted, allowed_store=parts.chunks.corpus
     )
-    published = _published_data(flow_named(flow)) if flow in MODULES else {}
+    published = _published_data(find_flow(flow)) if flow in MODULES else {}
     if published:  # as with a model: without one, `naive` quotes and makes no call
-        checked = checked.but(calls=as_published(flow).calls())
+        checked = checked.but(calls=build_published_view(flow).calls())
         published["max_calls"] = checked.calls
     screen.give(
         flow=flow,
@@ -72,7 +72,7 @@ def _unknown_groups(flow: "Operator[Any, Any]", corpus: "Corpus") -> "Iterator[P
             yield Problem("", str(unknown_group(group.name, corpus.path, manifests)))
 
 
-def _published_data(flow: "Published") -> dict[str, Any]:
+def _published_data(flow: "PublishedMethod") -> dict[str, Any]:
     """Describe a published flow: its parts, what its model must be able to do, and its stop reasons."""
     quotes = flow.name == "naive"  # without a model
     needs = [name for name in flow.needs if not (quotes and name == "llm")]
@@ -94,7 +94,7 @@ def _published_lines(published: Mapping[str, Any]) -> Iterator[str]:
     yield f"source   {published['source']}"
 
 
-def _format_report(checked: "Checked", published: Mapping[str, Any], sends: Iterable[str]) -> Renderable:
+def _format_report(checked: "CheckResult", published: Mapping[str, Any], sends: Iterable[str]) -> Renderable:
     calls = "without a known bound on calls" if checked.calls is None else f"at most {several(checked.calls, 'call')}"
     report = text(f"{checked.takes} → {checked.gives}, {calls} to language models")
     for line in _published_lines(published) if published else ():

@@ -11,7 +11,7 @@ from spolia.cli.options import WAIT_S, AsJson, ProfileFile, SeenBy, StorePath, W
 from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen, one_line
 from spolia.filters.text import condition_of
-from spolia.indexing.quality import quality
+from spolia.indexing.quality import measure_quality
 from spolia.stores.corpus import Corpus
 
 Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of the document.")]
@@ -90,7 +90,7 @@ def report(
     screen, snapshot = Screen(json=json), documents.open_latest(store)
     stored_sources = list(documents.list_sources(snapshot))
     sources_with_remarks = [stored_source for stored_source in stored_sources if stored_source.remarks]
-    totals = quality(snapshot, documents.list_principals(snapshot))
+    totals = measure_quality(snapshot, documents.list_principals(snapshot))
     screen.give(
         documents=len(stored_sources),
         quality={**asdict(totals), "ocr_share": totals.ocr_share},

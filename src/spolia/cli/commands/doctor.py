@@ -23,7 +23,7 @@ from spolia.cli.options import (
     WeightsFolder,
 )
 from spolia.cli.parameters import argument, option
-from spolia.cli.readers import readers_of
+from spolia.cli.readers import build_readers
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.cli.user_modules import load_user_modules
 from spolia.cli.written_files import STORE_FILES, damaged_elsewhere, damaged_files, mend_files
@@ -188,7 +188,9 @@ def repair(
         return _permit(Corpus(store).backend.folder, shared_group, screen)
     user_modules = load_user_modules(modules)
     with screen.progress("repairing"):
-        outcome = mended(Corpus(store), readers=readers_of(modules, redact), known=user_modules.operators, wait_s=wait)
+        outcome = mended(
+            Corpus(store), readers=build_readers(modules, redact), known=user_modules.operators, wait_s=wait
+        )
         mended_files = list(mend_files(Corpus(store).backend.folder))
     # Files come before documents, of which there may be thousands: only the first lines are shown.
     repaired = [*(message for message, is_mended in mended_files if is_mended), *outcome.repaired]
@@ -286,12 +288,12 @@ def _elsewhere_findings(files: Sequence[Path], *, deep: bool) -> Iterator[Findin
 
 
 def _audit_findings(folder: Path, head: str) -> Iterator[Finding]:
-    from spolia.server.audit import FILE, verified
+    from spolia.server.audit import FILE, verify_log
 
     if not head and not (folder / FILE).exists():
         return
     try:
-        rows, last = verified(folder / FILE, head)
+        rows, last = verify_log(folder / FILE, head)
     except (StoreCorrupt, OSError) as error:
         yield Finding("audit log", "broken", str(error))
     else:

@@ -10,14 +10,14 @@ from spolia.cli.commands.eval import DATA, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
 from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions, load_real_model, with_profile_store
 from spolia.cli.flow_parts import add_second_source, build_parts, is_file, load_flow_file
-from spolia.cli.flow_views import STAND_IN, described
+from spolia.cli.flow_views import STAND_IN, load_flow_view
 from spolia.cli.measuring_options import MeasuringOptions
 from spolia.cli.model_profile import load_profile
 from spolia.cli.options import FLOWS
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
 from spolia.core.environment import refuse_env
-from spolia.core.operator import inside
+from spolia.core.operator import walk_values
 from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import DataSet
@@ -25,7 +25,7 @@ from spolia.evaluation.data.json_lines import replace_files
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gate import TOLERANCE, Gate
 from spolia.evaluation.report.gate_report import format_summary, markdown
-from spolia.flow_files.files import self_contained
+from spolia.flow_files.files import inline_files
 from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.groups.materialise import materialise
@@ -200,11 +200,11 @@ def promote(
     flow_name = _candidate_flow(aliases) if flow == CANDIDATE else flow
     _build_groups(screen, options, flow_name)  # before the copy, so that errors name the user's file
     file = Path(flow_name)
-    promotion = aliases.copied(file, self_contained(file)) if is_file(flow_name) else Promotion(flow_name)
+    promotion = aliases.copy_flow(file, inline_files(file)) if is_file(flow_name) else Promotion(flow_name)
     outcome = None
     if baseline is not None:
         display_name = promotion.name if flow == CANDIDATE else flow  # not the copy's path
-        outcome = run_gate(screen, options, baseline, promotion.checked(), data, display_name)
+        outcome = run_gate(screen, options, baseline, promotion.verify_flow(), data, display_name)
         if not outcome.passed:
             screen.give(promoted=None, gate=outcome.json())
             reports.show_gate(screen, outcome)
@@ -219,7 +219,7 @@ def _candidate_flow(aliases: "Aliases") -> str:
     """Return the flow behind the alias `candidate`."""
     if (candidate := aliases.current().get(CANDIDATE)) is None:
         raise DataError(f"There is no candidate yet. Write: spolia promote FLOW --to {CANDIDATE}")
-    return candidate.checked()
+    return candidate.verify_flow()
 
 
 def _build_groups(screen: Screen, options: MeasuringOptions, flow: str) -> None:
@@ -228,8 +228,8 @@ def _build_groups(screen: Screen, options: MeasuringOptions, flow: str) -> None:
     llm = load_real_model(options) or STAND_IN.llm
     parts = build_parts(options.store, options, llm, modules=options.known, prompts=options.prompts)
     parts = add_second_source(parts.but(retriever=options.retriever or "default"), options.web, ())
-    loaded_flow = load_flow_file(flow, parts) if is_file(flow) else described(flow, parts)
-    groups = [parts.chunks, *(operator for operator in inside(loaded_flow) if isinstance(operator, NodeGroup))]
+    loaded_flow = load_flow_file(flow, parts) if is_file(flow) else load_flow_view(flow, parts)
+    groups = [parts.chunks, *(operator for operator in walk_values(loaded_flow) if isinstance(operator, NodeGroup))]
     with screen.progress("building groups"):
         for lack in materialise(groups, known=parts.known_operators):
             screen.say(f"Not in {lack.group}: {lack.uri} {lack.reason}", "yellow")

@@ -6,8 +6,8 @@ from typing import Annotated
 from spolia.cli import group_builds, node_groups
 from spolia.cli.exit_codes import Exit
 from spolia.cli.flow_parts import build_parts
-from spolia.cli.group_tree import group_tree
-from spolia.cli.load_errors import in_words_of_the_command_line
+from spolia.cli.group_tree import build_group_tree
+from spolia.cli.load_errors import reword_load_errors
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import load_language_model
 from spolia.cli.options import (
@@ -27,8 +27,8 @@ from spolia.cli.options import (
 from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import load_user_modules
-from spolia.flow_files.files import load_named
-from spolia.flow_files.yaml_text import written
+from spolia.flow_files.files import load_definition
+from spolia.flow_files.yaml_text import dump_yaml
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import BUILT_IN
 
@@ -46,7 +46,7 @@ def list_(store: StorePath, profile_file: ProfileFile = None, json: AsJson = Fal
     manifests = sorted(snapshot.manifests.items())
     built = {name: node_groups.group_data(manifest, counts.get(name, 0)) for name, manifest in manifests}
     screen.give(groups=built, unbuilt=unbuilt)
-    screen.show(group_tree(snapshot.manifests, counts))
+    screen.show(build_group_tree(snapshot.manifests, counts))
     screen.say(f"Built at their first use, or by `spolia groups build`: {', '.join(unbuilt) or 'none'}.")
     return Exit.DONE
 
@@ -59,7 +59,7 @@ def show(name: Group, store: StorePath, profile_file: ProfileFile = None, json: 
     manifest = snapshot.manifest(name)
     data = node_groups.group_data(manifest, dict(snapshot.stats().nodes).get(name, 0))
     screen.give(**data)
-    screen.write(written(node_groups.definition_data(data)))
+    screen.write(dump_yaml(node_groups.definition_data(data)))
     return Exit.DONE
 
 
@@ -80,7 +80,7 @@ def build(
     """
     corpus, user_modules = Corpus(str(store), wait), load_user_modules(modules)
     node_groups.refuse_unknown(corpus, names, user_modules)
-    requested_groups = [group_builds.group_by_name(corpus, name, user_modules, rebuild=rebuild) for name in names]
+    requested_groups = [group_builds.define_group(corpus, name, user_modules, rebuild=rebuild) for name in names]
     return group_builds.build_groups(Screen(json=json), requested_groups, rebuild, user_modules)
 
 
@@ -105,9 +105,9 @@ def add(
     """
     screen, user_modules = Screen(json=json), load_user_modules(modules)
     reader = load_language_model(llm, model, load_profile(profile_file), think)
-    with in_words_of_the_command_line():
+    with reword_load_errors():
         parts = build_parts(store, RerankOptions(weights=weights), reader)
-        definition = load_named(name, file, parts.by_name(), user_modules.operators)
+        definition = load_definition(name, file, parts.by_name(), user_modules.operators)
     return group_builds.build_groups(screen, [Corpus(store, wait).group(name, definition)], rebuild, user_modules)
 
 

@@ -13,7 +13,7 @@ from spolia.cli.exit_codes import Exit
 from spolia.cli.ingest import build_sync_arguments, format_command
 from spolia.cli.options import WAIT_S, AsJson, Wait
 from spolia.cli.parameters import described, option
-from spolia.cli.readers import readers_of
+from spolia.cli.readers import build_readers
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.watch import Watch
@@ -59,7 +59,7 @@ def index(
         screen.show(report_table(ingest.reports_of(store), screen.width))
     if watch:
         description_files = [path for path in (options.readers, options.groups) if path is not None]
-        file_readers = readers_of(options.modules, options.redact)
+        file_readers = build_readers(options.modules, options.redact)
         return Watch(
             screen, places, run, interval_s, description_files, follow_links=options.follow_links, readers=file_readers
         ).follow(report)

@@ -15,7 +15,7 @@ from spolia.cli.commands.questions import QUESTIONS, write_created
 from spolia.cli.exit_codes import Exit
 from spolia.cli.experiments import EvaluationRun, GateOptions
 from spolia.cli.flow_parts import build_parts, load_flow
-from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.measured_destinations import print_measured_servers
 from spolia.cli.measuring_options import MeasuringOptions
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import NEEDS_BOTH, load_language_model
@@ -149,7 +149,9 @@ def _create_questions(
         raise QueryError(NEEDS_BOTH)
     question_counts = {recipe("factoid", Corpus(str(store)).group(), writer_model): n}
     with runs.record_run(str(store), screen, None) as run:
-        tell_of_measured(screen, [question_recipe.flow for question_recipe in question_counts], (), estimate=False)
+        print_measured_servers(
+            screen, [question_recipe.flow for question_recipe in question_counts], (), estimate=False
+        )
         with run.lane(), screen.progress("writing questions") as on_progress:
             created = create(question_counts, on_progress=on_progress)
     items = write_created(project, created)

@@ -35,10 +35,10 @@ def keys(
     screen = Screen(json=json)
     expires = datetime.now(UTC) + timedelta(days=days) if days else None
     daily = DailyQuota(requests_per_day, tokens_per_day, usd_per_day)
-    who = KeyHolder(
+    key_holder = KeyHolder(
         name, principal or name, tuple(group or ()), Quota(requests_per_minute), daily, expires, write, admin
     )
-    key = add_key(keys, who)
+    key = add_key(keys, key_holder)
     screen.give(name=name, key=key)
     screen.write(key)
     return Exit.DONE

@@ -14,7 +14,7 @@ from spolia.core.plurals import several
 from spolia.evaluation.creation.feedback import Feedback, FeedbackQueue
 from spolia.journal import Runs
 from spolia.services import traffic
-from spolia.services.traffic import ServedAnswer, ShadowReport, TrafficChange, answers
+from spolia.services.traffic import ServedAnswer, ShadowReport, TrafficChange, read_answers
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 def monitor(
     store: StorePath,
-    baseline: Annotated[Path | None, option("--baseline FILE", "Earlier answers to compare with.")] = None,
-    write: Annotated[bool, option("--write", "Write the baseline from the newest answers.")] = False,
+    baseline: Annotated[Path | None, option("--baseline FILE", "Earlier read_answers to compare with.")] = None,
+    write: Annotated[bool, option("--write", "Write the baseline from the newest read_answers.")] = False,
     flow: Annotated[str, option("--flow NAME", "The flow; by default production, else the one asked most.")] = "",
     profile_file: ProfileFile = None,
     json: AsJson = False,
@@ -57,7 +57,7 @@ def monitor(
         screen.say(f"{store}: no answers by {name or 'a flow'} yet; `spolia serve` records them.")
         return Exit.NOTHING
     if write and baseline is not None:
-        traffic_baseline = traffic.TrafficBaseline.of(flow_answers)
+        traffic_baseline = traffic.TrafficBaseline.from_answers(flow_answers)
         traffic_baseline.write(baseline)
         screen.give(
             written=str(baseline),
@@ -76,10 +76,16 @@ def monitor(
         earlier_baseline = None
     if earlier_baseline is not None:
         flow_answers = [answer for answer in flow_answers if answer.started > earlier_baseline.until]
-    changes = () if earlier_baseline is None else traffic.changes(earlier_baseline, flow_answers)
+    changes = () if earlier_baseline is None else traffic.compare_traffic(earlier_baseline, flow_answers)
     alarms = [change.measure for change in changes if change.alarm]
-    candidate, unanswered = traffic.shadowed(served_answers, feedback, texts), traffic.topics(flow_answers, words_of)
-    thumbs, abstained = dict(traffic.thumbs(served_answers, feedback)), sum(answer.abstained for answer in flow_answers)
+    candidate, unanswered = (
+        traffic.compare_candidate(served_answers, feedback, texts),
+        traffic.find_topics(flow_answers, words_of),
+    )
+    thumbs, abstained = (
+        dict(traffic.thumb_shares(served_answers, feedback)),
+        sum(answer.abstained for answer in flow_answers),
+    )
     screen.give(
         flow=name, n=len(flow_answers), abstained=abstained, tune_again=bool(alarms), alarms=alarms,
         changes=[change.json() for change in changes], topics=[topic.json() for topic in unanswered],
@@ -122,7 +128,7 @@ def _read_records(
     common = frozenset(ASKING.split())
     feedback = FeedbackQueue(corpus.backend.folder / FEEDBACK).read()
     with Runs(corpus.backend.folder / RUNS) as runs:
-        served_answers = answers(runs.journal)
+        served_answers = read_answers(runs.journal)
         judged = [answer for answer in served_answers if answer.shadow_of in feedback]
         texts = {run: runs.journal.answer(run) for answer in judged for run in (answer.run, answer.shadow_of)}
     return (

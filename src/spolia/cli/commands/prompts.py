@@ -15,11 +15,11 @@ from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 from spolia.evaluation.data.json_lines import replace_files
 from spolia.evaluation.measures.registry import CLASSES, class_of
-from spolia.flow_files.prompts import ShippedPrompt, name_of, prompt_called, shipped
+from spolia.flow_files.prompts import ShippedPrompt, find_prompt, list_shipped_prompts, name_from_place
 from spolia.models.prompting.template import translated_path
 
 if TYPE_CHECKING:
-    from spolia.flow_files.prompt_preview import Sent
+    from spolia.flow_files.prompt_preview import PreviewedCall
 
 WHAT = "A prompt as `list` names it; or an operator, a built-in flow, or a YAML file with one, for a case."
 What = Annotated[str, argument("WHAT", WHAT)]
@@ -34,14 +34,12 @@ def list_(json: AsJson = False) -> Exit:
             prompt.name: {
                 "languages": list(prompt.languages),
                 "places": sorted(prompt.places),
-                "asked_by": list(prompt.asked_by),
+                "asked_by": list(prompt.users),
             }
             for prompt in shipped_prompts.values()
         }
     )
-    rows = (
-        (prompt.name, " ".join(prompt.languages), ", ".join(prompt.asked_by)) for prompt in shipped_prompts.values()
-    )
+    rows = ((prompt.name, " ".join(prompt.languages), ", ".join(prompt.users)) for prompt in shipped_prompts.values())
     screen.show(table(rows, "prompt", "languages", "asked by"))
     return Exit.DONE
 
@@ -67,7 +65,7 @@ def show(
     """Show a prompt, or the messages that an operator or a flow would send for a case. No language model is asked."""
     screen, shipped_prompts = Screen(json=json), _read_shipped_prompts()
     if target in {name[start:] for name in shipped_prompts for start in (0, name.rfind("/") + 1)}:
-        return _show_file(screen, prompt_called(target, shipped_prompts), question or data or document)
+        return _show_file(screen, find_prompt(target, shipped_prompts), question or data or document)
     case = PromptCase.from_options(question, data, line, document or ())
     calls = preview_messages(target, case, store, modules, prompts, reply or (), access, profile_file, screen.say)
     screen.give(what=target, question=case.question, calls=[_call_data(call) for call in calls])
@@ -85,7 +83,7 @@ def override(
     json: AsJson = False,
 ) -> Exit:
     """Copy a prompt, in all its languages, to a folder of your own, and say how it is used from there."""
-    screen, prompt = Screen(json=json), prompt_called(name, _read_shipped_prompts())
+    screen, prompt = Screen(json=json), find_prompt(name, _read_shipped_prompts())
     main = into / f"{prompt.name}.txt"
     files = {Path(translated_path(str(main), language)): text for language, text in prompt.texts.items()}
     if existing := [path for path in files if path.exists()]:
@@ -107,11 +105,11 @@ def override(
 
 def _list_judge_measures(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
     """Yield the measures that ask with a prompt, written with a file in its place."""
-    for notation in prompt.asked_by:
+    for notation in prompt.users:
         if (cls := class_of(notation)) is None:
             continue
         for field in fields(cls):  # type: ignore[arg-type]
-            if name_of(getattr(field.default, "prompt", "")) == prompt.name:
+            if name_from_place(getattr(field.default, "prompt", "")) == prompt.name:
                 yield f'{notation}({field.name}="{file}")'
         if prompt.name in getattr(cls, "prompts", ()):
             yield f'{notation}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
@@ -124,26 +122,26 @@ prompts = subcommands(
 
 def _read_shipped_prompts() -> dict[str, ShippedPrompt]:
     """Return every prompt, with the operators and measures that ask with it."""
-    return shipped({name: class_of(name.removesuffix("@k")) for name in CLASSES})
+    return list_shipped_prompts({name: class_of(name.removesuffix("@k")) for name in CLASSES})
 
 
 def _show_file(screen: Screen, prompt: ShippedPrompt, case: object) -> Exit:
     if case:
-        users = " or ".join(prompt.asked_by) or "a flow with it"
+        users = " or ".join(prompt.users) or "a flow with it"
         raise QueryError(f"A prompt has no case. Write: spolia prompts show {users}, with the same options.")
-    screen.give(name=prompt.name, texts=prompt.texts, places=sorted(prompt.places), asked_by=list(prompt.asked_by))
+    screen.give(name=prompt.name, texts=prompt.texts, places=sorted(prompt.places), asked_by=list(prompt.users))
     for language, text in prompt.texts.items():
         screen.say(f"{prompt.place}, {language}:")
         screen.write(text)
     return Exit.DONE
 
 
-def _call_data(call: Sent) -> dict[str, Any]:
+def _call_data(call: PreviewedCall) -> dict[str, Any]:
     messages = [{"role": message.role, "content": message.content} for message in call.messages]
     return {"model": call.model, "max_tokens": call.max_tokens, "sample": call.sample, "messages": messages}
 
 
-def _format_call(number: int, call: Sent) -> str:
+def _format_call(number: int, call: PreviewedCall) -> str:
     """Format a call for people: its messages as a prompt file would have them."""
     head = f"# call {number} to {call.model}, at most {call.max_tokens} tokens back"
     return "\n\n".join((head, *(f"[{message.role}]\n{message.content}" for message in call.messages))) + "\n"

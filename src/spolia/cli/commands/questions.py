@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spolia.cli import estimates, options, runs
 from spolia.cli.exit_codes import Exit
 from spolia.cli.flow_parts import Parts, load_flow_file
-from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.measured_destinations import print_measured_servers
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import NEEDS_BOTH, load_language_model
 from spolia.cli.parameters import option
@@ -124,7 +124,9 @@ def questions(
         }
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
     with runs.record_run(store_path, screen, access, budget=limit) as run:
-        tell_of_measured(screen, [question_recipe.flow for question_recipe in recipe_counts], (), estimate=estimate)
+        print_measured_servers(
+            screen, [question_recipe.flow for question_recipe in recipe_counts], (), estimate=estimate
+        )
         runs.refuse_unpriced(
             budget_usd, [resource for question_recipe in recipe_counts for resource in question_recipe.flow.resources]
         )

@@ -22,7 +22,7 @@ from spolia.evaluation.data.dataset import DataSet, part_of
 from spolia.evaluation.data.json_lines import write_rows
 from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.measures.registry import parse_measure
-from spolia.flow_files.built_in_flows import found_by
+from spolia.flow_files.built_in_flows import build_retrieval
 from spolia.models.file_hash import cache_folder, hash_of
 from spolia.models.protocols import ScoresContinuations, require_capabilities
 from spolia.training.preferences import prefrag_rows
@@ -82,7 +82,7 @@ def rows(
     refuse_misspelt(options)
     options = with_profile_store(options, source)
     all_items = list(source.items(stored=options.store is not None))
-    items = [item for item in QuestionSplit.of(all_items).train if part_of(item.id) == TRAIN]
+    items = [item for item in QuestionSplit.from_items(all_items).train if part_of(item.id) == TRAIN]
     parts = build_training_parts(options, source, all_items, screen, web)
     judge_llm = load_language_model(judge, judge_model, load_profile(options.profile_file))
     runs.refuse_unpriced(options.budget_usd, [parts.llm, judge_llm])
@@ -147,7 +147,7 @@ def _retriever_rows(parts: "Parts", items: "Sequence[Item]") -> "Iterable[Row]":
 
 
 def _build_search(parts: "Parts", top_k: int) -> Any:
-    return found_by(parts.retriever, parts.chunks, parts.embedder, top_k, parts.scorer, parts.ranker)
+    return build_retrieval(parts.retriever, parts.chunks, parts.embedder, top_k, parts.scorer, parts.ranker)
 
 
 def _rows_from_steps(

@@ -12,22 +12,22 @@ from spolia.cli.commands.keys import KEYS
 from spolia.cli.destinations import print_flow_servers
 from spolia.cli.exit_codes import Exit
 from spolia.cli.flow_parts import Parts, add_second_source, build_parts, ensure_answer, is_file, load_flow
-from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.measured_destinations import print_measured_servers
 from spolia.cli.model_profile import load_profile
 from spolia.cli.models import load_language_model
 from spolia.cli.options import MAIN, LiveMarkdown, RerankOptions
 from spolia.cli.parameters import argument, option
-from spolia.cli.readers import readers_of, redactor_of
+from spolia.cli.readers import build_readers, build_redactor
 from spolia.cli.runs import FEEDBACK, RUNS, THREADS
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError, require_extra
 from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
-from spolia.journal.values import hiding
+from spolia.journal.values import make_redaction
 from spolia.server.keys import ApiKeys, DailyQuota, UsageLedger
 from spolia.services.aliases import ALIASES, Promotion
 from spolia.services.documents import Documents
-from spolia.services.workers import LaunchCommand, LocalProcesses, SharedWorkers, watched
+from spolia.services.workers import LaunchCommand, LocalProcesses, SharedWorkers, supervise_workers
 
 if TYPE_CHECKING:
     from spolia.server.service import ServedFlow
@@ -160,7 +160,7 @@ class UploadOptions:
             return
         document_service = Documents(
             parts.chunks.corpus, folders=self.folder or (), scan_s=self.scan, callback_hosts=self.callback_host or (),
-            readers=readers_of(serve_options.modules, serve_options.redact),
+            readers=build_readers(serve_options.modules, serve_options.redact),
             keeps_originals=self.originals and not serve_options.redact,
             known=[part for part in (*parts.known_operators, parts.embedder) if part is not None],
         )  # fmt: skip
@@ -196,8 +196,8 @@ class SpanOptions:
             yield None
             return
         with require_extra("otel", "opentelemetry-sdk or its OTLP exporter", "`spolia serve --otel`"):
-            from spolia.services.telemetry import Telemetry, exporting
-        with exporting(self.otel) as processor:
+            from spolia.services.telemetry import Telemetry, open_exporter
+        with open_exporter(self.otel) as processor:
             yield Telemetry(processor, self.otel_content)
 
 
@@ -240,7 +240,7 @@ def serve(
 
     with require_extra("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
         from spolia.server.process import serve as serve_flows
-        from spolia.server.service import HELD, Service, Shadow
+        from spolia.server.service import MAX_CACHED_RESULTS, Service, Shadow
 
     tokens.refuse_half()
     uploads.refuse_half()
@@ -266,11 +266,11 @@ def serve(
         screen.give(url=url, token=token or None)
         screen.show(f"{', '.join(flow.name for flow in flows)} at {url}/v1", f"token: {token}" if token else "")
 
-    redactor, folder = redactor_of(serve_options.redact), corpus.backend.folder
-    hidden = None if redactor is None else hiding(redactor)
+    redactor, folder = build_redactor(serve_options.redact), corpus.backend.folder
+    hidden = None if redactor is None else make_redaction(redactor)
     if spans.otel:
         screen.say(f"Spans go to {spans.otel}, {'with' if spans.otel_content else 'without'} texts.")
-    run_store = Runs(folder / RUNS, values=serve_options.keep_values, redact=hidden, entries=HELD)
+    run_store = Runs(folder / RUNS, values=serve_options.keep_values, redact=hidden, entries=MAX_CACHED_RESULTS)
     with run_store as runs, spans.export_spans() as telemetry:
         service = Service(
             corpus, flows, _load_served_flow("default", parts, screen), runs=runs,
@@ -302,13 +302,13 @@ def _load_flows(names: Sequence[str], parts: "Parts", screen: Screen) -> "list[S
         )
     if len({flow.name for flow in flows}) < len(flows):
         raise QueryError(f"Two flows have one name: {', '.join(flow.name for flow in flows)}. Rename a file.")
-    tell_of_measured(screen, (flow.answer for flow in flows), ())
+    print_measured_servers(screen, (flow.answer for flow in flows), ())
     return flows
 
 
 def _load_alias(alias: str, promotion: "Promotion", *, parts: "Parts", screen: Screen) -> "ServedFlow":
     """Load the flow of an alias, for a running server."""
-    served_flow = _load_served_flow(promotion.checked(), parts, screen)
+    served_flow = _load_served_flow(promotion.verify_flow(), parts, screen)
     print_flow_servers(screen, served_flow.answer)
     return replace(served_flow, name=alias, promotion=promotion)
 
@@ -325,17 +325,17 @@ def _run_workers(documents: "Documents", count: int, launch: str, serve_options:
     ):
         arguments += [word for value in values or () for word in (name, value)]
     launcher = LaunchCommand(launch) if launch else LocalProcesses()
-    with SharedWorkers(documents.queue, max(8, 2 * count)) as shared, watched(launcher, count, arguments):
+    with SharedWorkers(documents.queue, max(8, 2 * count)) as shared, supervise_workers(launcher, count, arguments):
         documents.workers = shared
         yield
 
 
 def _load_served_flow(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
     """Load a flow by its name or file; add an answering step if it only finds passages."""
-    from spolia.server.service import ServedFlow, conversational
+    from spolia.server.service import ServedFlow, make_conversational
 
     loaded_flow, chosen = load_flow(name, parts)
     if chosen:
         screen.say(f"{name} searches with {chosen}")
-    answer = conversational(ensure_answer(loaded_flow, parts), parts.llm)
+    answer = make_conversational(ensure_answer(loaded_flow, parts), parts.llm)
     return ServedFlow(Path(name).stem if is_file(name) else name, answer, loaded_flow)

@@ -6,7 +6,7 @@ from typing import Annotated
 from spolia.cli.destinations import format_destinations, list_destinations
 from spolia.cli.exit_codes import Exit
 from spolia.cli.flow_parts import Parts
-from spolia.cli.flow_views import STAND_IN, as_published, described, looked_at
+from spolia.cli.flow_views import STAND_IN, build_published_view, load_flow_view, load_view_parts
 from spolia.cli.options import FLOWS, AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, ProfileFile, Web
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, table
@@ -16,7 +16,7 @@ from spolia.core.draw_svg import svg as picture
 from spolia.errors import QueryError
 from spolia.flow_files.files import dump
 from spolia.flow_files.schema import schema
-from spolia.flows.catalogue import every_flow
+from spolia.flows.catalogue import list_flows
 
 
 def show(
@@ -40,11 +40,11 @@ def show(
     if not flow:
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
 
-    return _show_flow(screen, flow, looked_at(store, modules, prompts, web, profile_file), mermaid, svg, yaml)
+    return _show_flow(screen, flow, load_view_parts(store, modules, prompts, web, profile_file), mermaid, svg, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, svg: bool, yaml: bool) -> Exit:
-    loaded_flow = described(flow, parts)
+    loaded_flow = load_flow_view(flow, parts)
     sends = list_destinations(
         loaded_flow, STAND_IN.by_name().values(), parts.trusted, allowed_store=parts.chunks.corpus
     )
@@ -71,8 +71,8 @@ def _show_schema(screen: Screen) -> Exit:
 
 def flows(json: AsJson = False) -> Exit:
     """List the published flows: source, maximum number of calls to language models, stop reasons."""
-    screen, published = Screen(json=json), list(every_flow())
-    calls = {flow.name: as_published(flow.name).calls() for flow in published}
+    screen, published = Screen(json=json), list(list_flows())
+    calls = {flow.name: build_published_view(flow.name).calls() for flow in published}
     screen.give_rows(
         {"name": flow.name, "source": flow.source, "max_calls": calls[flow.name], "stop_reasons": flow.stop_reasons}
         for flow in published

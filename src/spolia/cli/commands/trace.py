@@ -18,7 +18,7 @@ from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError, StoreError
 from spolia.evaluation.data.json_lines import replace_files
 from spolia.journal import Journal, Runs
-from spolia.journal.run_view import RunView, difference, not_kept, page, view_run
+from spolia.journal.run_view import RunView, compare_runs, format_unkept, render_page, view_run
 from spolia.stores.corpus import Corpus
 
 LATEST = "last"
@@ -32,7 +32,9 @@ def trace(
     documents: Annotated[
         int, option("--documents", "How many passages to show of each step, with how they moved.", min=0)
     ] = 5,
-    html: Annotated[Path | None, option("--html FILE", "Write the run as one page that needs nothing else.")] = None,
+    html: Annotated[
+        Path | None, option("--html FILE", "Write the run as one render_page that needs nothing else.")
+    ] = None,
     diff: Annotated[str, option("--diff RUN", "Show how the run differs from this one.")] = "",
     replay: Annotated[
         int | None,
@@ -141,7 +143,7 @@ def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit
         run=view.run,
         questions=list(view.questions.values()),
         lost=view.lost,
-        spans=[step.plain() for step in view.steps],
+        spans=[step.to_plain() for step in view.steps],
     )
     for root in [] if screen.json else roots[:limit]:
         if heading := view.heading(root.span.lane):
@@ -156,7 +158,7 @@ def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit
 
 def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
     with replace_files(path) as (part,):
-        part.write_text(page(view), "utf-8")
+        part.write_text(render_page(view), "utf-8")
     screen.give(run=view.run, html=str(path), lost=view.lost)
     screen.say(f"Written: {path}")
     if view.lost:
@@ -165,7 +167,7 @@ def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
 
 
 def _show_difference(screen: Screen, first_view: RunView, second_view: RunView) -> Exit:
-    differences = difference(first_view, second_view)
+    differences = compare_runs(first_view, second_view)
     sums = {view.run: _sum_usage(view) for view in (first_view, second_view)}
     lost = " ".join(dict.fromkeys(filter(None, (first_view.lost, second_view.lost))))
     screen.give(before=first_view.run, after=second_view.run, steps=differences, totals=sums, lost=lost)
@@ -193,4 +195,4 @@ def _sum_usage(view: RunView) -> dict[str, Any]:
 
 def _format_run(row: dict[str, Any]) -> tuple[str, ...]:
     began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
-    return row["run"], began, str(row["questions"]), one_line(row["question"] or not_kept(row["searched"]), 80)
+    return row["run"], began, str(row["questions"]), one_line(row["question"] or format_unkept(row["searched"]), 80)

@@ -29,12 +29,12 @@ from spolia.evaluation.data.dataset import DataSet, part_of
 from spolia.evaluation.data.usage_log import REPORT, UsageLog, marks_of
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.filters import Not
-from spolia.filters.text import named_fields
-from spolia.flow_files.built_in_flows import found_by, within
+from spolia.filters.text import list_fields
+from spolia.flow_files.built_in_flows import add_condition, build_retrieval
 from spolia.models.file_hash import cache_folder
 from spolia.optimizer.budget import SECONDS, TuningBudget
 from spolia.training.language_model import STEPS, Tuning, tune
-from spolia.training.parts import trainer_of
+from spolia.training.parts import make_trainer
 from spolia.training.rows import answer_measure
 from spolia.training.trainer import TrainingContext
 from spolia.training.training import points_of
@@ -125,7 +125,7 @@ def train(
     parts = build_training_parts(options, source, [*items, *(other_items or ())], screen, web)
     runs.refuse_unpriced(options.budget_usd, [parts.llm])
     limit = runs.budget_of(options.budget_calls, options.budget_tokens, options.budget_usd)
-    trainer = trainer_of(part, _build_context(parts, screen, options))
+    trainer = make_trainer(part, _build_context(parts, screen, options))
     recorded_run = runs.record_run(parts.chunks.corpus.path, screen, budget=limit, share=True)
     log = announce_log(UsageLog.for_data(data, cache_folder(), marks_of(items)), screen)
     with log as usage_log, screen.progress(f"training: {part}") as progress, recorded_run as run:
@@ -138,10 +138,10 @@ def train(
             budget_s=_parse_seconds(budget),
             seed=options.seed,
             data=source.name,
-            given=parts.by_name(),
+            named_objects=parts.by_name(),
             usage_log=usage_log,
             run=run,
-            told=lambda step, total, loss, validation: progress(step, total, _curve(loss, validation)),
+            on_progress=lambda step, total, loss, validation: progress(step, total, _curve(loss, validation)),
         )
     simulated = {"simulated": True} if options.llm == SIMULATED else {}
     screen.give(**simulated, sha256=result.sha256, card=result.card, flow=str(out / "flow.yaml"))
@@ -162,7 +162,7 @@ def _tune_language_model(options: TrainOptions, out: Path, steps: int | None) ->
     with screen.progress(f"training: {LM}") as progress:
         tuned_model = tune(
             options.rows, options.base, out, tuning, revision=options.revision, measure=measure, steps=steps or STEPS,
-            seed=options.seed, told=lambda step, total, loss, _: progress(step, total, _curve(loss, None)),
+            seed=options.seed, on_progress=lambda step, total, loss, _: progress(step, total, _curve(loss, None)),
         )  # fmt: skip
     card = tuned_model.card
     screen.give(sha256=card["sha256"], card=card, model=str(out))
@@ -190,7 +190,7 @@ def build_training_parts(
         parts = build_parts(options.store, options, llm, modules=options.known)
     else:
         with screen.progress(f"indexing {data.name}") as on_progress:
-            flows, fields = [options.retriever or EMBEDDING], named_fields(web or ())
+            flows, fields = [options.retriever or EMBEDDING], list_fields(web or ())
             parts, _ = build_data_parts(data, flows, options, llm, on_progress, say=screen.say, fields=fields)
     return add_second_source(parts.but(retriever=options.retriever or DEFAULT), web)
 
@@ -205,8 +205,8 @@ def _build_context(parts: "Parts", screen: Screen, options: TrainOptions) -> "Tr
         embedder = None
 
     def search(top_k: int) -> "Retriever":
-        retriever = found_by(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
-        return retriever if parts.second_condition is None else within(retriever, Not(parts.second_condition))
+        retriever = build_retrieval(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
+        return retriever if parts.second_condition is None else add_condition(retriever, Not(parts.second_condition))
 
     return TrainingContext(group, embedder, parts.llm, search, parts.web, options.base, options.method)
 

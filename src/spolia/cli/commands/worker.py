@@ -6,13 +6,13 @@ from typing import Annotated
 from spolia.cli import options
 from spolia.cli.exit_codes import Exit
 from spolia.cli.parameters import option
-from spolia.cli.readers import readers_of
+from spolia.cli.readers import build_readers
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import load_user_modules
 from spolia.errors import QueryError
 from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.services.jobs import JobQueue
-from spolia.services.publisher import table_of
+from spolia.services.publisher import open_table
 from spolia.services.workers import work
 from spolia.stores.corpus import Corpus
 
@@ -32,7 +32,13 @@ def worker(
     if not corpus.exists():
         raise QueryError(f"Store not found: {jobs}. Start `spolia serve --documents --workers 0` first.")
     with WorkerProcesses(1) as processes, suppress(KeyboardInterrupt):  # or SIGTERM: the usual end of a worker
-        queue = JobQueue(table_of(corpus))
-        work(queue, processes, readers=readers_of(known, redact), known=load_user_modules(known).operators, wait_s=wait)
+        queue = JobQueue(open_table(corpus))
+        work(
+            queue,
+            processes,
+            readers=build_readers(known, redact),
+            known=load_user_modules(known).operators,
+            wait_s=wait,
+        )
         Screen().say(f"Ended: {jobs} has no running service. `spolia serve --documents` starts one.")
     return Exit.DONE

@@ -1,4 +1,4 @@
-"""Text, numbers, true, false, nothing, and bytes."""
+"""Shapes of text, numbers, true, false, nothing, bytes and sequences."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, wanted
+from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, mismatch_error
 from spolia.errors import CodecError
 
 WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
@@ -14,7 +14,7 @@ WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or f
 
 @dataclass(frozen=True)
 class Scalars:
-    """One of some scalar types. A whole number stands for a float too, and stays the number that it is."""
+    """Scalar types of one place. A whole number stands for a float too, and stays the number that it is."""
 
     kinds: frozenset[type]
 
@@ -36,7 +36,7 @@ class Scalars:
             raise CodecError(f"{value!r} is not a finite number. Write a finite one.")
         if kind in self.kinds or (kind is int and float in self.kinds):
             return value
-        raise wanted(self.words, value, self._hint(value))
+        raise mismatch_error(self.words, value, self._hint(value))
 
     def _hint(self, value: Any) -> str:
         if str in self.kinds and isinstance(value, (int, float, bool)):
@@ -58,33 +58,33 @@ class BytesShape:
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         if not isinstance(value, bytes):
-            raise wanted(self.words, value)
+            raise mismatch_error(self.words, value)
         return b64encode(value).decode()
 
     def decode(self, plain: Plain, reading: DecodeContext) -> Any:
         try:
             return b64decode(plain if isinstance(plain, str) else b"!", validate=True)
         except ValueError:
-            raise wanted(self.words, plain) from None
+            raise mismatch_error(self.words, plain) from None
 
 
 @dataclass(frozen=True)
 class Literals:
-    """One of certain values."""
+    """Values of a `Literal`, of which one is allowed."""
 
     values: tuple[Any, ...]
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
-        return self._one(value)
+        return self._match(value)
 
     def decode(self, plain: Plain, reading: DecodeContext) -> Any:
-        return self._one(plain)
+        return self._match(plain)
 
-    def _one(self, value: Any) -> Any:
-        for known in self.values:
-            if type(known) is type(value) and known == value:
-                return known
-        raise wanted(self.words, value)
+    def _match(self, value: Any) -> Any:
+        for allowed in self.values:
+            if type(allowed) is type(value) and allowed == value:
+                return allowed
+        raise mismatch_error(self.words, value)
 
     @property
     def words(self) -> str:
@@ -93,7 +93,7 @@ class Literals:
 
 @dataclass(frozen=True)
 class Many:
-    """Any number of values of one shape; `make` says of which kind the sequence is."""
+    """Sequence of any number of values of one shape; `make` builds the sequence."""
 
     item: Shape
     make: Callable[[Any], Any] = tuple
@@ -101,14 +101,14 @@ class Many:
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         if not isinstance(value, self.takes):
-            raise wanted(self.words, value)
+            raise mismatch_error(self.words, value)
         items = sorted(value, key=repr) if isinstance(value, frozenset) else value
-        return _each(items, lambda item: self.item.encode(item, writing))
+        return _convert_items(items, lambda item: self.item.encode(item, writing))
 
     def decode(self, plain: Plain, reading: DecodeContext) -> Any:
         if not isinstance(plain, list):
-            raise wanted(self.words, plain, "Write a list: [...].")
-        return self.make(_each(plain, lambda item: self.item.decode(item, reading)))
+            raise mismatch_error(self.words, plain, "Write a list: [...].")
+        return self.make(_convert_items(plain, lambda item: self.item.decode(item, reading)))
 
     @property
     def words(self) -> str:
@@ -117,20 +117,20 @@ class Many:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A tuple of a fixed length, each place of its own shape."""
+    """Tuple of a fixed length, each place with its own shape."""
 
     items: tuple[Shape, ...]
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         if not isinstance(value, tuple) or len(value) != len(self.items):
-            raise wanted(self.words, value)
+            raise mismatch_error(self.words, value)
         pairs = zip(self.items, value, strict=True)
-        return _each(pairs, lambda pair: pair[0].encode(pair[1], writing))
+        return _convert_items(pairs, lambda pair: pair[0].encode(pair[1], writing))
 
     def decode(self, plain: Plain, reading: DecodeContext) -> Any:
         if not isinstance(plain, list) or len(plain) != len(self.items):
-            raise wanted(self.words, plain)
-        return tuple(_each(zip(self.items, plain, strict=True), lambda pair: pair[0].decode(pair[1], reading)))
+            raise mismatch_error(self.words, plain)
+        return tuple(_convert_items(zip(self.items, plain, strict=True), lambda pair: pair[0].decode(pair[1], reading)))
 
     @property
     def words(self) -> str:
@@ -139,7 +139,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class NamedPairs:
-    """`tuple[tuple[str, X], ...]`, written as a mapping; as a list of pairs where a name comes twice."""
+    """Shape of `tuple[tuple[str, X], ...]`: a mapping, or a list of pairs where a name comes twice."""
 
     item: Shape
     make: Callable[[Any], Any] = tuple
@@ -147,18 +147,18 @@ class NamedPairs:
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         pairs = tuple(value.items()) if isinstance(value, Mapping) else value
         if not isinstance(pairs, tuple) or not all(_is_pair(pair) for pair in pairs):
-            raise wanted(self.words, value)
+            raise mismatch_error(self.words, value)
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
-            return _each(pairs, lambda pair: [pair[0], self.item.encode(pair[1], writing)])
-        return _named(pairs, lambda item: self.item.encode(item, writing))
+            return _convert_items(pairs, lambda pair: [pair[0], self.item.encode(pair[1], writing)])
+        return _convert_pairs(pairs, lambda item: self.item.encode(item, writing))
 
     def decode(self, plain: Plain, reading: DecodeContext) -> Any:
         if isinstance(plain, dict):
-            return self.make(tuple(_named(plain.items(), lambda item: self.item.decode(item, reading)).items()))
+            return self.make(tuple(_convert_pairs(plain.items(), lambda item: self.item.decode(item, reading)).items()))
         if not isinstance(plain, list) or not all(_is_pair(pair) for pair in plain):
-            raise wanted(self.words, plain, "Write {name: ..., other: ...}.")
-        return self.make(tuple(_each(plain, lambda pair: (pair[0], self.item.decode(pair[1], reading)))))
+            raise mismatch_error(self.words, plain, "Write {name: ..., other: ...}.")
+        return self.make(tuple(_convert_items(plain, lambda pair: (pair[0], self.item.decode(pair[1], reading)))))
 
     @property
     def words(self) -> str:
@@ -169,7 +169,7 @@ def _is_pair(pair: Any) -> bool:
     return isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], str)
 
 
-def _each(items: Any, convert: Callable[[Any], Any]) -> list[Any]:
+def _convert_items(items: Any, convert: Callable[[Any], Any]) -> list[Any]:
     done: list[Any] = []
     try:
         for item in items:
@@ -180,7 +180,7 @@ def _each(items: Any, convert: Callable[[Any], Any]) -> list[Any]:
     return done
 
 
-def _named(pairs: Any, convert: Callable[[Any], Any]) -> dict[str, Any]:
+def _convert_pairs(pairs: Any, convert: Callable[[Any], Any]) -> dict[str, Any]:
     done: dict[str, Any] = {}
     name = ""
     try:

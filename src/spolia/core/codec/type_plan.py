@@ -1,4 +1,4 @@
-"""Which shape a declared type has, and the plan of a class: its fields with their shapes."""
+"""Shapes of declared types, and plans of classes: their fields with their shapes."""
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from spolia.core.codec.builtin_types import WORDS, BytesShape, Fixed, Literals, Many, NamedPairs, Scalars
 from spolia.core.codec.objects import Anything, ClassPlan, Either, FieldPlace, Instance, Maybe, Step, is_open
-from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, type_id, wanted
+from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, mismatch_error, type_id
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Vary
 from spolia.core.validation import capabilities_of
@@ -24,7 +24,7 @@ SEQUENCES: dict[Any, tuple[Any, tuple[type, ...]]] = {
 
 @cache
 def plan_of(cls: type) -> ClassPlan:
-    """The plan of a dataclass, made once; raises `CodecError` for other classes and unknown annotations."""
+    """Build the plan of a dataclass; raise `CodecError` for other classes and unknown annotations."""
     if not is_dataclass(cls):
         raise CodecError(f"{cls.__name__} has no plain form. Write @dataclass(frozen=True) above it.")
     try:
@@ -34,8 +34,8 @@ def plan_of(cls: type) -> ClassPlan:
             f"{cls.__name__}: {error}. Import at run time, at the top of the module, what it is."
         ) from error
     try:
-        written = [f for f in fields(cls) if (f.compare or "written" in f.metadata) and f.init]
-        places = [FieldPlace.of(f, shape_of(hints[f.name])) for f in written]
+        plain_fields = [f for f in fields(cls) if (f.compare or "written" in f.metadata) and f.init]
+        places = [FieldPlace.from_field(f, shape_of(hints[f.name])) for f in plain_fields]
     except CodecError as error:
         error.under(cls.__name__)
         raise
@@ -53,12 +53,12 @@ def shape_of(declared: Any) -> Shape:
         return shape_of(declared.__bound__) if declared.__bound__ is not None else Anything()
     origin, args = get_origin(declared), get_args(declared)
     if origin in (Union, types.UnionType):
-        return _union(args)
+        return _union_shape(args)
     if origin is Literal:
         return Literals(args)
     kind = origin or declared
     if kind in SEQUENCES:
-        return _several(kind, args)
+        return _sequence_shape(kind, args)
     if kind in (dict, Mapping):
         return NamedPairs(shape_of(args[1]) if args else Anything(), dict)
     if not isinstance(kind, type) or kind in (object, Any):
@@ -70,7 +70,7 @@ def shape_of(declared: Any) -> Shape:
     return Instance(widest, open=bool(getattr(kind, "_is_protocol", False)))
 
 
-def _several(kind: Any, args: tuple[Any, ...]) -> Shape:
+def _sequence_shape(kind: Any, args: tuple[Any, ...]) -> Shape:
     make, takes = SEQUENCES[kind]
     if kind is tuple and args and Ellipsis not in args:
         return Fixed(tuple(map(shape_of, args)))
@@ -81,29 +81,29 @@ def _several(kind: Any, args: tuple[Any, ...]) -> Shape:
     return Many(shape_of(args[0]) if args else Anything(), make, takes)
 
 
-def _union(args: tuple[Any, ...]) -> Shape:
-    """Scalars together, then literals, tuples and what has fields; things say their class where others may stand."""
+def _union_shape(args: tuple[Any, ...]) -> Shape:
+    """Merge scalars, then add literals, tuples and classes; classes carry their id where others are possible."""
     shapes = [shape_of(arg) for arg in args]
     if any(isinstance(shape, Anything) for shape in shapes):
         return Anything()
     kinds = frozenset().union(*(shape.kinds for shape in shapes if isinstance(shape, Scalars)))
-    others = [shape for shape in shapes if not isinstance(shape, Scalars)]
-    if kinds == {type(None)} and len(others) == 1:
-        return Maybe(others[0])
-    if any(isinstance(shape, Step) for shape in others) and any(isinstance(s, (Many, Fixed)) for s in others):
+    remaining = [shape for shape in shapes if not isinstance(shape, Scalars)]
+    if kinds == {type(None)} and len(remaining) == 1:
+        return Maybe(remaining[0])
+    if any(isinstance(shape, Step) for shape in remaining) and any(isinstance(s, (Many, Fixed)) for s in remaining):
         raise CodecError("A field cannot take both an operator and a tuple: both would be lists. Declare one of them.")
-    several = tuple(_in_union(shape, bare=str not in kinds) for shape in others)
-    return Either(((Scalars(kinds),) if kinds else ()) + several) if several else Scalars(kinds)
+    members = tuple(_union_member(shape, bare=str not in kinds) for shape in remaining)
+    return Either(((Scalars(kinds),) if kinds else ()) + members) if members else Scalars(kinds)
 
 
-def _in_union(shape: Shape, bare: bool) -> Shape:
+def _union_member(shape: Shape, bare: bool) -> Shape:
     if isinstance(shape, Instance):
         return Instance(shape.cls, shape.open, tagged=True)
     return Step(shape.cls, bare, shape.declared) if isinstance(shape, Step) else shape
 
 
 class RangedPlan(ClassPlan):
-    """The plan of `Vary`: candidates have the shape of the field that they are for."""
+    """Plan of `Vary`: candidates have the shape of the field that they are for."""
 
     def shape_at(self, place: FieldPlace, fields: Mapping[str, Any]) -> Shape:
         kind: Any = type(fields.get("body"))
@@ -117,17 +117,17 @@ class Ranges:
         self.body = body
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
-        return dict(self._each(dict(value), "encode", writing))
+        return dict(self._convert(dict(value), "encode", writing))
 
     def decode(self, plain: Plain, reading: DecodeContext) -> Any:
         if not isinstance(plain, dict):
-            raise wanted(self.words, plain, "Write {top_k: [5, 10]}.")
-        return tuple(self._each(plain, "decode", reading))
+            raise mismatch_error(self.words, plain, "Write {top_k: [5, 10]}.")
+        return tuple(self._convert(plain, "decode", reading))
 
-    def _each(self, ranges: Mapping[str, Any], way: str, context: Any) -> Iterator[tuple[str, Any]]:
+    def _convert(self, ranges: Mapping[str, Any], way: str, context: Any) -> Iterator[tuple[str, Any]]:
         for name, candidates in ranges.items():
-            called = issubclass(self.body.cls, Function)  # its candidates are for keyword arguments, of any type
-            shape = Many(Anything() if called else self.body.place(name).shape)
+            is_function = issubclass(self.body.cls, Function)  # its candidates are for keyword arguments, of any type
+            shape = Many(Anything() if is_function else self.body.place(name).shape)
             try:
                 yield name, getattr(shape, way)(candidates, context)
             except CodecError as error:

@@ -12,7 +12,7 @@ from spolia.core.operator import Operator, checked_operator
 from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import BudgetSpent, StepFailed, WiringError
-from spolia.ranking.fusion import falling
+from spolia.ranking.fusion import descending_key
 from spolia.types import Failure, Value
 
 T = TypeVar("T")
@@ -21,8 +21,7 @@ V = TypeVar("V", bound=Value)
 
 @dataclass(frozen=True)
 class Samples(Operator[V, tuple[V, ...]]):
-    """Give `n` copies of a value that differ in `sample`, so that a model draws again for each and each is cached
-    apart.
+    """Copies of a value that differ in `sample`: a model draws again for each, and each is cached separately.
 
     The idiom for best-of-n is `Samples(n) >> Each(path) >> Best(score)`. The path needs a step with a temperature above
     0, or your own step that reads `sample`; `check` reports a path that has neither.
@@ -43,13 +42,13 @@ class Samples(Operator[V, tuple[V, ...]]):
         first = getattr(value, "sample", 0) * self.n  # samples of samples differ from each other too
         return tuple(value.but(sample=first + draw) for draw in range(self.n))
 
-    def gives(self, taken: Any, /) -> Any:
-        known = getattr(taken, "__dataclass_fields__", None)
-        if known is not None and "sample" not in known:
+    def gives(self, input_type: Any, /) -> Any:
+        field_names = getattr(input_type, "__dataclass_fields__", None)
+        if field_names is not None and "sample" not in field_names:
             raise WiringError(
-                f"Samples takes a value with a field `sample` (Query, Prompt, a State), not {name_of(taken)}"
+                f"Samples takes a value with a field `sample` (Query, Prompt, a State), not {name_of(input_type)}"
             )
-        return tuple[taken, ...]
+        return tuple[input_type, ...]
 
     def fanout(self, rows: int | None = None, /) -> int | None:
         return self.n
@@ -57,7 +56,7 @@ class Samples(Operator[V, tuple[V, ...]]):
 
 @dataclass(frozen=True)
 class Best(Operator[Sequence[T], T]):
-    """Give the value with the highest score; of equal scores the first. One that is NaN is of the lowest.
+    """Choice of the value with the highest score; of equal scores the first. NaN counts as the lowest.
 
     If a budget ends, values without a score count as NaN; one call is left over for an answer after it.
 
@@ -87,21 +86,23 @@ class Best(Operator[Sequence[T], T]):
     def apply(self, value: Sequence[T], /) -> T:
         if not value:
             raise StepFailed("Best was given 0 values, it needs at least 1.")
-        found = self.score.batch(value)
-        spent = [one for one in found if isinstance(one, Failure) and isinstance(one.error, BudgetSpent)]
-        if spent:
-            degrade(spent[0].message, partly=True)
-        scores = survivors([nan if one in spent else one for one in found], None, "score", self)
-        return value[min(range(len(value)), key=lambda index: falling(scores[index]))]
+        results = self.score.batch(value)
+        over_budget = [
+            result for result in results if isinstance(result, Failure) and isinstance(result.error, BudgetSpent)
+        ]
+        if over_budget:
+            degrade(over_budget[0].message, partly=True)
+        scores = survivors([nan if result in over_budget else result for result in results], None, "score", self)
+        return value[min(range(len(value)), key=lambda index: descending_key(scores[index]))]
 
     def takes(self) -> Any:
         return Sequence[self.score.takes()]  # type: ignore[misc]
 
-    def gives(self, taken: Any, /) -> Any:
-        each = element(taken, self.short)
-        if not fits(float, found := self.score.gives(each), {}):
-            raise WiringError(f"The score of Best gives {name_of(found)}; it must give a number.")
-        return each
+    def gives(self, input_type: Any, /) -> Any:
+        item_type = element(input_type, self.short)
+        if not fits(float, score_type := self.score.gives(item_type), {}):
+            raise WiringError(f"The score of Best gives {name_of(score_type)}; it must give a number.")
+        return item_type
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return times(rows, self.score.calls())

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from spolia.core.call_bounds import total
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.core.run_context import degrade, gather
-from spolia.core.type_compatibility import joined, name_of
+from spolia.core.type_compatibility import join_types, name_of
 from spolia.errors import BudgetSpent, QueryError, StepFailed, UndecidedError, WiringError
 from spolia.types import Failure
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, init=False, repr=False)
 class Branch(Operator[In, tuple[Out, ...]]):
-    """Run every arm on the same value, at the same time where they wait, and give the results in the order of the arms.
+    """Arms that run on the same value, concurrently where they wait; results come in the order of the arms.
 
     Args:
         arms: the operators.
@@ -64,14 +64,14 @@ class Branch(Operator[In, tuple[Out, ...]]):
             for row, results in enumerate(zip(*by_arm, strict=True))
         ]
 
-    def late(self) -> tuple[Operator[Any, Any], ...]:
-        return tuple(one for arm in self.arms for one in arm.late())
+    def late_searches(self) -> tuple[Operator[Any, Any], ...]:
+        return tuple(search for arm in self.arms for search in arm.late_searches())
 
     def takes(self) -> Any:
-        return narrowest(self.arms, self.gives)
+        return narrowest_input(self.arms, self.gives)
 
-    def gives(self, taken: Any, /) -> Any:
-        return tuple[gives_of_arms(self.arms, taken, "Branch"), ...]  # type: ignore[misc]
+    def gives(self, input_type: Any, /) -> Any:
+        return tuple[joint_output_type(self.arms, input_type, "Branch"), ...]  # type: ignore[misc]
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return total(arm.calls(rows) for arm in self.arms)
@@ -89,63 +89,63 @@ def _batch(arm: Operator[In, Out], values: Sequence[In]) -> Callable[[], list[Ou
 
 
 def survivors(
-    results: Sequence[R | Failure], least: int | None, noun: str, op: Operator[Any, Any], row: int | None = None
+    results: Sequence[R | Failure], minimum: int | None, noun: str, op: Operator[Any, Any], row: int | None = None
 ) -> tuple[R, ...]:
-    """The results that are no failures, if there are enough; what was dropped is recorded."""
+    """Return the results that did not fail, if there are enough; failures are recorded."""
     for result in results:
         if isinstance(result, Failure) and isinstance(result.error, (QueryError, UndecidedError, WiringError)):
             raise result.error
     failures = [(index, result) for index, result in enumerate(results) if isinstance(result, Failure)]
-    kept = tuple(result for result in results if not isinstance(result, Failure))
-    if failures and len(kept) < (len(results) if least is None else least):
+    successes = tuple(result for result in results if not isinstance(result, Failure))
+    if failures and len(successes) < (len(results) if minimum is None else minimum):
         index, first = failures[0]
-        spent = [failure for _, failure in failures if isinstance(failure.error, BudgetSpent)]
-        if least is None or spent:
-            raise (spent[0] if spent else first).raised()
+        over_budget = [failure for _, failure in failures if isinstance(failure.error, BudgetSpent)]
+        if minimum is None or over_budget:
+            raise (over_budget[0] if over_budget else first).raised()
         raise StepFailed(
-            f"{op.short}: {len(kept)} of {len(results)} {noun}s succeeded, {least} are needed. "
+            f"{op.short}: {len(successes)} of {len(results)} {noun}s succeeded, {minimum} are needed. "
             f"The first to fail was {noun} {index}: {first.message}"
         ) from first.error
     for index, failure in failures:
         degrade(f"{noun} {index} failed: {failure.kind}: {failure.message}", row=row, partly=True)
-    return kept
+    return successes
 
 
 def row_survivors(
-    results: Sequence[R | Failure], least: int | None, noun: str, op: Operator[Any, Any], row: int
+    results: Sequence[R | Failure], minimum: int | None, noun: str, op: Operator[Any, Any], row: int
 ) -> tuple[R, ...] | Failure:
-    """The same for one row of a batch."""
+    """Return the survivors of one row of a batch, or the failure of the row."""
     try:
-        return survivors(results, least, noun, op, row)
+        return survivors(results, minimum, noun, op, row)
     except Exception as error:
-        return Failure.of(error, op.short)
+        return Failure.from_error(error, op.short)
 
 
-def narrowest(arms: Sequence[Operator[Any, Any]], gives: Callable[[Any], Any]) -> Any:
-    """A type that one of the arms takes and that `gives` accepts; else what is wrong with that of the first arm."""
+def narrowest_input(arms: Sequence[Operator[Any, Any]], gives: Callable[[Any], Any]) -> Any:
+    """Return a type that an arm takes and `gives` accepts; raise the first arm's error if there is none."""
     problem: WiringError | None = None
-    for taken in sorted((arm.takes() for arm in arms), key=lambda kind: isinstance(kind, TypeVar)):
+    for input_type in sorted((arm.takes() for arm in arms), key=lambda kind: isinstance(kind, TypeVar)):
         try:
-            gives(taken)
+            gives(input_type)
         except WiringError as error:
             problem = problem or error
         else:
-            return taken
+            return input_type
     raise problem or WiringError("No value fits all arms, since the Branch has no arms.")
 
 
-def gives_of_arms(arms: Sequence[Operator[Any, Any]], taken: Any, where: str) -> Any:
-    """What the arms give together; an error names the arm."""
-    found = []
+def joint_output_type(arms: Sequence[Operator[Any, Any]], input_type: Any, owner: str) -> Any:
+    """Return the type that the arms give together; an error names the arm."""
+    output_types = []
     for index, arm in enumerate(arms):
         try:
-            found.append(arm.gives(taken))
+            output_types.append(arm.gives(input_type))
         except WiringError as error:
-            raise WiringError(f"Arm {index} of {where}: {advised(error, arm, taken)}") from error
-    return joined(found)
+            raise WiringError(f"Arm {index} of {owner}: {add_advice(error, arm, input_type)}") from error
+    return join_types(output_types)
 
 
-def advised(error: WiringError, op: Operator[Any, Any], taken: Any) -> str:
-    """An error about what an operator takes, with what to put before it unless the error says what to write."""
-    advice = f". Put an operator from {name_of(taken)} to {name_of(op.takes())} >> before it."
+def add_advice(error: WiringError, op: Operator[Any, Any], input_type: Any) -> str:
+    """Add to an error which operator to put before it, unless the error already has advice."""
+    advice = f". Put an operator from {name_of(input_type)} to {name_of(op.takes())} >> before it."
     return str(error) if str(error).endswith(".") else f"{error}{advice}"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spolia.core.call_bounds import most
-from spolia.core.combinators.branch import gives_of_arms, narrowest
+from spolia.core.call_bounds import largest
+from spolia.core.combinators.branch import joint_output_type, narrowest_input
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.errors import UndecidedError, WiringError
 
@@ -46,16 +46,16 @@ class Choice(Operator[In, Out]):
         )
 
     def takes(self) -> Any:
-        return narrowest(self.options, self.gives)
+        return narrowest_input(self.options, self.gives)
 
-    def gives(self, taken: Any, /) -> Any:
-        return gives_of_arms(self.options, taken, "Choice")
+    def gives(self, input_type: Any, /) -> Any:
+        return joint_output_type(self.options, input_type, "Choice")
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return self.options
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return most(option.calls(rows) for option in self.options)
+        return largest(option.calls(rows) for option in self.options)
 
     def fanout(self, rows: int | None = None, /) -> int | None:
-        return most(option.fanout(rows) for option in self.options)
+        return largest(option.fanout(rows) for option in self.options)

@@ -1,4 +1,4 @@
-"""A step that makes several states of one: recursion, trees, beams."""
+"""Search over states: recursion, trees, beams."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from spolia.core.operator import Operator, checked_operator
 from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import BudgetSpent, WiringError
-from spolia.ranking.fusion import falling
+from spolia.ranking.fusion import descending_key
 from spolia.types import Failure, State
 
 S = TypeVar("S", bound=State)
@@ -19,7 +19,7 @@ Scored = tuple[float, S]
 
 @dataclass(frozen=True)
 class Explore(Operator[S, tuple[S, ...]]):
-    """Expand states level by level and give back every chain that ended, best first.
+    """Level-by-level expansion of states that gives every chain that ended, best first.
 
     No state is visited twice, compared by `State.identity`: of a `Chain`, "Who?" and "who?" are one question. Every
     state that comes out says why it ended in `stop`: its own reason, `exhausted` (it could not be expanded), `cap`
@@ -53,9 +53,9 @@ class Explore(Operator[S, tuple[S, ...]]):
 
     def __post_init__(self) -> None:
         checked_operator(self.expand, "the expansion of Explore")
-        for name, least in (("max_depth", self.max_depth), ("max_states", self.max_states), ("width", self.width)):
-            if least is not None and least < 1:
-                raise WiringError(f"{name} is {least}; Explore needs at least 1.")
+        for name, limit in (("max_depth", self.max_depth), ("max_states", self.max_states), ("width", self.width)):
+            if limit is not None and limit < 1:
+                raise WiringError(f"{name} is {limit}; Explore needs at least 1.")
         if self.width is not None and self.score is None:
             raise WiringError("width needs a score to know which states are the best. Write Explore(..., score=...).")
         self.gives(self.expand.takes())
@@ -64,19 +64,19 @@ class Explore(Operator[S, tuple[S, ...]]):
         ended: list[Scored[S]] = []
         frontier: list[Scored[S]] = [(0.0, value)]
         visited = {value.identity}
-        made = 0
+        state_count = 0
         for _ in range(self.max_depth):
             alive = self._set_aside(frontier, ended)
-            if not alive or made >= self.max_states:
+            if not alive or state_count >= self.max_states:
                 break
-            children = self._children(alive, visited, ended, self.max_states - made)
-            made += len(children)
+            children = self._children(alive, visited, ended, self.max_states - state_count)
+            state_count += len(children)
             frontier = self._best(children, ended)
         else:
             alive = self._set_aside(frontier, ended)
         ended.extend((score, state.but(stop="cap")) for score, state in alive)
         if self.score is not None:
-            ended.sort(key=lambda scored: falling(scored[0]))
+            ended.sort(key=lambda scored: descending_key(scored[0]))
         return tuple(state for _, state in ended)
 
     def _set_aside(self, frontier: Sequence[Scored[S]], ended: list[Scored[S]]) -> list[Scored[S]]:
@@ -86,15 +86,15 @@ class Explore(Operator[S, tuple[S, ...]]):
 
     def _children(self, alive: Sequence[Scored[S]], visited: set[bytes], ended: list[Scored[S]], room: int) -> list[S]:
         children: list[S] = []
-        for (score, parent), found in zip(alive, self.expand.batch([state for _, state in alive]), strict=True):
-            if isinstance(found, Failure):
-                if not isinstance(found.error, BudgetSpent):
-                    raise found.raised()
-                degrade(found.message, partly=True)
+        for (score, parent), successors in zip(alive, self.expand.batch([state for _, state in alive]), strict=True):
+            if isinstance(successors, Failure):
+                if not isinstance(successors.error, BudgetSpent):
+                    raise successors.raised()
+                degrade(successors.message, partly=True)
                 ended.append((score, parent.but(stop="budget")))
                 continue
-            firsts = {child.identity: child for child in reversed(found)}
-            fresh = [c for c in found if firsts[c.identity] is c and c.identity not in visited]
+            firsts = {child.identity: child for child in reversed(successors)}
+            fresh = [c for c in successors if firsts[c.identity] is c and c.identity not in visited]
             if not fresh:
                 ended.append((score, parent.but(stop="exhausted")))
             elif len(children) + len(fresh) > room:
@@ -117,21 +117,21 @@ class Explore(Operator[S, tuple[S, ...]]):
                 ended.append((float("-inf"), child.but(stop=child.stop or "budget")))
             else:
                 scored.append((float(score), child))
-        scored.sort(key=lambda pair: falling(pair[0]))
+        scored.sort(key=lambda pair: descending_key(pair[0]))
         open_states = [pair for pair in scored if not pair[1].stop]
         return [pair for pair in scored if pair[1].stop] + open_states[: self.width]
 
     def takes(self) -> Any:
         return self.expand.takes()
 
-    def gives(self, taken: Any, /) -> Any:
-        found = self.expand.gives(taken)
-        child = element(found, self.short)
+    def gives(self, input_type: Any, /) -> Any:
+        output_type = self.expand.gives(input_type)
+        child = element(output_type, self.short)
         if not fits(State, child, {}):
-            raise WiringError(f"The expansion of Explore gives {name_of(found)}; it must give a tuple of states.")
+            raise WiringError(f"The expansion of Explore gives {name_of(output_type)}; it must give a tuple of states.")
         if self.score is not None and not fits(float, score := self.score.gives(child), {}):
             raise WiringError(f"The score of Explore gives {name_of(score)}; it must give a number.")
-        return found
+        return output_type
 
     def calls(self, rows: int | None = None, /) -> int | None:
         expanded = self.max_states + 1 if self.width is None else 1 + self.width * (self.max_depth - 1)

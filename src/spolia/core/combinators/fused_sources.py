@@ -1,4 +1,4 @@
-"""What rankings are called where candidates of one place are fused by name."""
+"""Sources of rankings where candidates of one place are fused by name."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,50 +10,54 @@ from spolia.core.sweepable import Rearrangement
 
 
 def fused_sources(flow: Operator[Any, Any]) -> frozenset[str]:
-    """The sources that any fusion of a flow, or of a space of flows, has a weight for."""
-    return frozenset(name for one in _every(flow) for name in getattr(one, "fuses", ()))
+    """Return the sources that any fusion of a flow, or of a space of flows, has a weight for."""
+    return frozenset(name for step in _walk_steps(flow) for name in getattr(step, "fuses", ()))
 
 
-def as_weighed(option: Operator[Any, Any], choice: Choice[Any, Any], fused: frozenset[str]) -> Operator[Any, Any]:
-    """An option of a choice under the source of the first one that fusions have a weight for, where they have none for
-    its own, which is the default of its class: `Choice(BM25(group), TFIDF(group))` takes one weight.
-    """
-    named = _named(option)
-    if not fused or named is None or (mine := named.source) in fused or mine != _default(named):  # type: ignore[attr-defined]
+def with_fused_source(
+    option: Operator[Any, Any], choice: Choice[Any, Any], fused: frozenset[str]
+) -> Operator[Any, Any]:
+    """Give an option without a weight of its own the first source of the choice that has one, if its source is its
+    class's default: `Choice(BM25(group), TFIDF(group))` takes one weight."""
+    source_step = _source_step(option)
+    if not fused or source_step is None:
         return option
-    others = (getattr(_named(other), "source", None) for other in choice.options)
-    theirs = next((other for other in others if other in fused), None)
-    return option if theirs is None else _renamed(option, theirs)
+    own_source = source_step.source  # type: ignore[attr-defined]
+    if own_source in fused or own_source != _default_source(source_step):
+        return option
+    sources = (getattr(_source_step(candidate), "source", None) for candidate in choice.options)
+    fused_source = next((candidate for candidate in sources if candidate in fused), None)
+    return option if fused_source is None else _set_source(option, fused_source)
 
 
-def _every(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
+def _walk_steps(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
     yield op
     if isinstance(op, Vary):
         for name, values in op.ranges:
             yield from (op.body.but(**{name: value}) for value in values)
     for _, inner in op.inner():
-        yield from _every(inner)
+        yield from _walk_steps(inner)
 
 
 def _keeps_source(op: Operator[Any, Any]) -> bool:
     return isinstance(op, Identity) or (isinstance(op, Rearrangement) and type(op).apply is Rearrangement.apply)
 
 
-def _named(op: Operator[Any, Any]) -> Operator[Any, Any] | None:
-    """The step that gives the ranking its source; None where no field of a step says it."""
+def _source_step(op: Operator[Any, Any]) -> Operator[Any, Any] | None:
+    """Return the step whose field `source` names the ranking; None if there is no such step."""
     if isinstance(op, Then):
-        return next((_named(step) for step in reversed(op.steps) if not _keeps_source(step)), None)
+        return next((_source_step(step) for step in reversed(op.steps) if not _keeps_source(step)), None)
     if isinstance(op, Vary):
-        return _named(op.body)
+        return _source_step(op.body)
     return op if isinstance(getattr(op, "source", None), str) else None
 
 
-def _default(op: Operator[Any, Any]) -> object:
+def _default_source(op: Operator[Any, Any]) -> object:
     return getattr(type(op), "source", None)
 
 
-def _renamed(op: Operator[Any, Any], source: str) -> Operator[Any, Any]:
+def _set_source(op: Operator[Any, Any], source: str) -> Operator[Any, Any]:
     if not isinstance(op, Then):
         return op.but(source=source)
-    at = max(at for at, step in enumerate(op.steps) if not _keeps_source(step))
-    return op.made({"steps": (*op.steps[:at], _renamed(op.steps[at], source), *op.steps[at + 1 :])})
+    index = max(index for index, step in enumerate(op.steps) if not _keeps_source(step))
+    return op.from_fields({"steps": (*op.steps[:index], _set_source(op.steps[index], source), *op.steps[index + 1 :])})

@@ -1,18 +1,18 @@
-"""A limit and a way out."""
+"""Limit on calls, and a fallback."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spolia.core.call_bounds import least, most, total
-from spolia.core.combinators.branch import gives_of_arms
+from spolia.core.call_bounds import largest, smallest, total
+from spolia.core.combinators.branch import joint_output_type
 from spolia.core.operator import In, Operator, Out, checked_operator
-from spolia.core.run_context import degrade, limited
+from spolia.core.run_context import degrade, limit_calls
 from spolia.errors import UndecidedError, WiringError
 
 
 @dataclass(frozen=True)
 class Guard(Operator[In, Out]):
-    """Run a body under a limit, and a fallback when it fails; the fallback is recorded and its result not cached.
+    """Body under a limit, and a fallback if it fails; the fallback is recorded and its result not cached.
 
     Args:
         body: what is tried.
@@ -44,7 +44,7 @@ class Guard(Operator[In, Out]):
 
     def apply(self, value: In, /) -> Out:
         try:
-            with limited(self.max_calls):
+            with limit_calls(self.max_calls):
                 return self.body(value)
         except Exception as error:
             answers = any(cls.__name__ in self.on for cls in type(error).__mro__)
@@ -56,15 +56,15 @@ class Guard(Operator[In, Out]):
     def takes(self) -> Any:
         return self.body.takes()
 
-    def gives(self, taken: Any, /) -> Any:
-        return gives_of_arms([arm for arm in (self.body, self.fallback) if arm is not None], taken, "Guard")
+    def gives(self, input_type: Any, /) -> Any:
+        return joint_output_type([arm for arm in (self.body, self.fallback) if arm is not None], input_type, "Guard")
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return (self.body,) if self.fallback is None else (self.body, self.fallback)
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        body = least(self.body.calls(rows), self.max_calls)
+        body = smallest(self.body.calls(rows), self.max_calls)
         return body if self.fallback is None else total((body, self.fallback.calls(rows)))
 
     def fanout(self, rows: int | None = None, /) -> int | None:
-        return most(arm.fanout(rows) for arm in self.tail())
+        return largest(arm.fanout(rows) for arm in self.tail())

@@ -1,4 +1,4 @@
-"""Do nothing."""
+"""Step that does nothing."""
 
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Identity(Operator[T, T]):
-    """Give back what was taken: the "do nothing" candidate of a choice, and an arm that passes its input on.
+    """Step that returns its input: the "do nothing" candidate of a choice, or an arm that passes its input on.
 
     >>> Identity[str]()("as it was")
     'as it was'

@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from spolia.core.call_bounds import times, total
-from spolia.core.combinators.get import part_of, parts_of
+from spolia.core.combinators.get import field_names, field_type
 from spolia.core.operator import Operator, checked_operator
 from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import BudgetSpent, StepFailed, WiringError
 from spolia.types import Failure, State, Verdict
-from spolia.types.value import later
+from spolia.types.value import added_field
 
 S = TypeVar("S", bound=State)
 
 
 @dataclass(frozen=True)
 class Stopped(Operator[State, Verdict]):
-    """The judge that leaves it to the body: stop when the body has set `stop`.
+    """Judge that leaves it to the body: stop when the body has set `stop`.
 
     >>> Stopped()(State(stop="answered"))
     Verdict(stop=True, reason='answered')
@@ -30,7 +30,7 @@ class Stopped(Operator[State, Verdict]):
 
 @dataclass(frozen=True)
 class Loop(Operator[S, S]):
-    """Repeat a body until it stops itself, a judge stops it, or a cap is reached.
+    """Body that repeats until it stops itself, a judge stops it, or a cap is reached.
 
     The state that comes out says why in `stop`: the body's own reason, the judge's, `cap`, or `budget` if the budget
     was spent before a call. A state that has already stopped is returned unchanged.
@@ -57,7 +57,7 @@ class Loop(Operator[S, S]):
     until: Operator[S, Verdict | bool] = field(default_factory=Stopped)
     max_steps: int = 10
     appends: bool = False
-    answers: bool = later(False)
+    answers: bool = added_field(False)
     version: ClassVar[int] = 2
     composes: ClassVar[bool] = True
 
@@ -70,7 +70,7 @@ class Loop(Operator[S, S]):
 
     @property
     def optional(self) -> bool:  # type: ignore[override]
-        """Whether one call is kept for an answer after the loop."""
+        """Return whether one call is kept for an answer after the loop."""
         return not self.answers
 
     def apply(self, value: S, /) -> S:
@@ -83,7 +83,7 @@ class Loop(Operator[S, S]):
         return self._run(values, batched=True)
 
     def _run(self, values: Sequence[S], *, batched: bool = False) -> list[S | Failure]:
-        """All rows step by step; a row that has stopped takes no further part."""
+        """Run all rows step by step, without those that have stopped."""
         states: list[S | Failure] = list(values)
         for _ in range(self.max_steps):
             active = self._active(states)
@@ -91,69 +91,69 @@ class Loop(Operator[S, S]):
                 return states
             self._step(self.body, states, active, batched)
             judged = self._active(states)
-            before = [states[row] for row in judged]
+            previous = [states[row] for row in judged]
             self._step(self.until, states, judged, batched)
-            for row, state in zip(judged, before, strict=True):
-                if not isinstance(judged_so := states[row], State | Failure):
-                    states[row] = self._after(state, judged_so)
+            for row, state in zip(judged, previous, strict=True):
+                if not isinstance(verdict := states[row], State | Failure):
+                    states[row] = self._after(state, verdict)
         for row in self._active(states):
             states[row] = states[row].but(stop="cap")
         return states
 
-    def _after(self, state: S, judged: Any) -> S | Failure:
+    def _apply_verdict(self, state: S, judged: Any) -> S | Failure:
         verdict = Verdict(judged) if isinstance(judged, bool) else judged
         if not isinstance(verdict, Verdict):
-            said = f"The judge of Loop, {self.until.short}, gave {judged!r:.80}. Give a Verdict, or whether to stop."
-            return Failure.of(StepFailed(said), self.until.short)
+            problem = f"The judge of Loop, {self.until.short}, gave {judged!r:.80}. Give a Verdict, or whether to stop."
+            return Failure.from_error(StepFailed(problem), self.until.short)
         return state.but(stop=verdict.reason or "judged") if verdict.stop else state
 
     def _active(self, states: Sequence[Any]) -> list[int]:
         return [row for row, state in enumerate(states) if not isinstance(state, Failure) and not state.stop]
 
     def _step(self, op: Operator[Any, Any], states: list[Any], rows: list[int], batched: bool) -> None:
-        """Replace the states of some rows by what an operator gives for them; a spent budget stops the row."""
+        """Replace the states of some rows by an operator's results; a spent budget stops the row."""
         if batched:
             results = op.batch([states[row] for row in rows], rows=rows)
         else:
-            results = [self._one(op, states[row]) for row in rows]
+            results = [self._call_step(op, states[row]) for row in rows]
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, Failure) and isinstance(result.error, BudgetSpent):
                 degrade(result.message, row=row, partly=True)
                 result = states[row].but(stop="budget")
             states[row] = result
 
-    def _one(self, op: Operator[Any, Any], state: S) -> Any:
+    def _call_step(self, op: Operator[Any, Any], state: S) -> Any:
         try:
             return op(state)
         except BudgetSpent as error:
-            return Failure.of(error)
+            return Failure.from_error(error)
 
     def takes(self) -> Any:
         return self.body.takes()
 
-    def gives(self, taken: Any, /) -> Any:
-        found = self.body.gives(taken)
-        if not fits(State, found, {}):
-            raise WiringError(f"The body of Loop gives {name_of(found)}; it must give the state that it takes.")
+    def gives(self, input_type: Any, /) -> Any:
+        state_type = self.body.gives(input_type)
+        if not fits(State, state_type, {}):
+            raise WiringError(f"The body of Loop gives {name_of(state_type)}; it must give the state that it takes.")
         try:
-            judged = self.until.gives(found)
+            judged = self.until.gives(state_type)
         except WiringError as error:
-            said = (
+            problem = (
                 str(error)
-                if fits(self.until.takes(), found, {})
-                else f"{str(error).rstrip('.')}. {self._advice(found)}"
+                if fits(self.until.takes(), state_type, {})
+                else f"{str(error).rstrip('.')}. {self._advice(state_type)}"
             )
-            raise WiringError(f"The judge of Loop: {said}") from error
+            raise WiringError(f"The judge of Loop: {problem}") from error
         if not fits(Verdict | bool, judged, {}):
             raise WiringError(f"The judge of Loop gives {name_of(judged)}; it must give a Verdict, or whether to stop.")
-        self.body.gives(found)
-        return found
+        self.body.gives(state_type)
+        return state_type
 
     def _advice(self, state: Any) -> str:
-        taken = self.until.takes()
-        fitting = [name for name in parts_of(state) if fits(taken, part_of(state, name), {})]
+        judge_input = self.until.takes()
+        fitting = [name for name in field_names(state) if fits(judge_input, field_type(state, name), {})]
         if not fitting:
-            return f"Give the state a field with {name_of(taken)}, and put Get('the field') >> before the judge."
+            return f"Give the state a field with {name_of(judge_input)}, and put Get('the field') >> before the judge."
         return f"Put Get({fitting[0]!r}) >> before it."
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:

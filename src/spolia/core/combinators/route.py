@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spolia.core.call_bounds import most, total
-from spolia.core.combinators.branch import advised, gives_of_arms, narrowest
+from spolia.core.call_bounds import largest, total
+from spolia.core.combinators.branch import add_advice, joint_output_type, narrowest_input
 from spolia.core.operator import In, Operator, Out, checked_operator
 from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import fits, name_of
@@ -15,7 +15,7 @@ from spolia.types import Failure
 
 @dataclass(frozen=True, init=False, repr=False)
 class Route(Operator[In, Out]):
-    """Let a router name the arm that a value goes through.
+    """Router that names the arm through which a value goes.
 
     Args:
         router: gives the name of an arm.
@@ -71,43 +71,45 @@ class Route(Operator[In, Out]):
         rows_by_arm: dict[str, list[int]] = {}
         for row, name in enumerate(results):
             if not isinstance(name, Failure):
-                rows_by_arm.setdefault(self._known(name, row), []).append(row)
+                rows_by_arm.setdefault(self._arm_name(name, row), []).append(row)
         for name, rows in rows_by_arm.items():
-            found = self.arm(name).batch([values[row] for row in rows], rows=rows)
-            for row, result in zip(rows, found, strict=True):
+            arm_results = self.arm(name).batch([values[row] for row in rows], rows=rows)
+            for row, result in zip(rows, arm_results, strict=True):
                 results[row] = result
         return results
 
     def arm(self, name: str) -> Operator[In, Out]:
-        """The arm of this name, or the default."""
-        return dict(self.arms)[self._known(name)]
+        """Return the arm of this name, or the default."""
+        return dict(self.arms)[self._arm_name(name)]
 
-    def _known(self, name: str, row: int | None = None) -> str:
-        if any(name == known for known, _ in self.arms):
+    def _arm_name(self, name: str, row: int | None = None) -> str:
+        if any(name == arm_name for arm_name, _ in self.arms):
             return name
         degrade(f"the router named {name!r}, which is not an arm; took {self.default!r}", row=row)
         return self.default
 
     def takes(self) -> Any:
-        return narrowest([*(arm for _, arm in self.arms), self.router], self.gives)
+        return narrowest_input([*(arm for _, arm in self.arms), self.router], self.gives)
 
-    def gives(self, taken: Any, /) -> Any:
+    def gives(self, input_type: Any, /) -> Any:
         try:
-            named = self.router.gives(taken)
+            router_output = self.router.gives(input_type)
         except WiringError as error:
-            raise WiringError(f"The router of Route: {advised(error, self.router, taken)}") from error
-        if not fits(str, named, {}):
-            raise WiringError(f"The router of Route gives {name_of(named)}; it must give the name of an arm, a str.")
-        return gives_of_arms([arm for _, arm in self.arms], taken, "Route")
+            raise WiringError(f"The router of Route: {add_advice(error, self.router, input_type)}") from error
+        if not fits(str, router_output, {}):
+            raise WiringError(
+                f"The router of Route gives {name_of(router_output)}; it must give the name of an arm, a str."
+            )
+        return joint_output_type([arm for _, arm in self.arms], input_type, "Route")
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return tuple(arm for _, arm in self.arms)
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return total((self.router.calls(rows), most(arm.calls(rows) for _, arm in self.arms)))
+        return total((self.router.calls(rows), largest(arm.calls(rows) for _, arm in self.arms)))
 
     def fanout(self, rows: int | None = None, /) -> int | None:
-        return most(arm.fanout(rows) for _, arm in self.arms)
+        return largest(arm.fanout(rows) for _, arm in self.arms)
 
     def __repr__(self) -> str:
         arms = ", ".join(f"{name!r}: {arm!r}" for name, arm in self.arms)

@@ -1,4 +1,4 @@
-"""What a plain function does, as a hash: its code and whatever of the same code base that refers to.
+"""Hash of what a plain function does: of its code, and of what that refers to in the same code base.
 
 Two processes get the same hash for the same files. What is looked at:
 

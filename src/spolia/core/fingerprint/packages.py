@@ -1,4 +1,4 @@
-"""Whose code a package is: the user's own, or one that a version stands for."""
+"""Ownership of packages: the user's own code, or code that a version stands for."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from spolia.deferred import metadata
 
 @cache
 def is_installed(package: str) -> bool:
-    """Whether a package was installed, so that its version stands for its code; or is not to be found."""
+    """Return whether a package was installed, so that its version stands for its code; True if it is not found."""
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):
@@ -23,7 +23,7 @@ def is_installed(package: str) -> bool:
 
 @cache
 def version(module: str) -> str:
-    """The version of the package of a module; empty for Python's own, Spolia, and what states none."""
+    """Return the version of a module's package; empty for Python's own, Spolia, and packages that state none."""
     package = module.partition(".")[0]
     if package in sys.stdlib_module_names or package == "spolia":
         return ""
@@ -36,7 +36,7 @@ def version(module: str) -> str:
 
 
 def is_own(module: str, home: str) -> bool:
-    """Whether a module belongs to the code base of another one, `home`: its package, and what is not installed."""
+    """Return whether a module belongs to the code base of `home`: the same package, or one that is not installed."""
     top = module.partition(".")[0]
     if module == home:
         return True
@@ -50,11 +50,11 @@ _OTHERS = (str(Path(__file__).parents[2]), str(Path(os.__file__).parent))
 
 
 def place_of(error: BaseException) -> str:
-    """File and line of the user's code in which an error was raised, or which called what raised it; empty for none."""
-    found, at = "", error.__traceback__
-    while at is not None:
-        file = at.tb_frame.f_code.co_filename
+    """Return file and line of the user's code that raised an error, or called what raised it; empty if none did."""
+    place, traceback = "", error.__traceback__
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
         if not re.search(r"[/\\](site|dist)-packages\b|^<(?!stdin|ipython)", file) and not file.startswith(_OTHERS):
-            found = f"{file}, line {at.tb_lineno}"
-        at = at.tb_next
-    return found
+            place = f"{file}, line {traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return place

@@ -1,4 +1,4 @@
-"""Code as it is written, and what it names."""
+"""Source text of code, and the names in it."""
 
 import ast
 import dis
@@ -14,28 +14,30 @@ from spolia.deferred import textwrap
 NameChain = tuple[str, ...]  # a name, and the attributes that are taken of what it stands for
 Import = tuple[int, str, NameChain]
 """Of how many levels up, which module, and which names of it; none for the module itself."""
-parsing = RLock()  # Python 3.11 raises SystemError where two threads parse at the same time
+parse_lock = RLock()  # Python 3.11 raises SystemError where two threads parse at the same time
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITH_DOCSTRING = (*_FUNCTIONS, ast.ClassDef, ast.Module)
 
 
-def tree_of(what: FunctionType | type | ModuleType) -> ast.AST | None:
-    """A function, class or module as it is written; None where that is not to be had."""
-    code = what.__code__ if isinstance(what, FunctionType) else what  # not the function that a decorator has wrapped
+def tree_of(definition: FunctionType | type | ModuleType) -> ast.AST | None:
+    """Parse a function, class or module; return None if its source is not available."""
+    code = (
+        definition.__code__ if isinstance(definition, FunctionType) else definition
+    )  # not the function that a decorator has wrapped
     try:
-        with parsing:
+        with parse_lock:
             tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
-    if isinstance(what, ModuleType) or not tree.body:
+    if isinstance(definition, ModuleType) or not tree.body:
         return tree
-    found = tree.body[0]
-    is_other = isinstance(found, (*_FUNCTIONS, ast.ClassDef)) and found.name != what.__name__
-    return None if is_other else found  # the file was changed since it was read
+    node = tree.body[0]
+    is_other = isinstance(node, (*_FUNCTIONS, ast.ClassDef)) and node.name != definition.__name__
+    return None if is_other else node  # the file was changed since it was read
 
 
-def written(tree: ast.AST | None, *, decorated: bool = True) -> str:
-    """Code in one form, without comments and docstrings, perhaps without decorators; empty for none."""
+def normalized_source(tree: ast.AST | None, *, decorated: bool = True) -> str:
+    """Return code in one form, without comments and docstrings, perhaps without decorators; empty for no tree."""
     if tree is None:
         return ""
     if isinstance(tree, _FUNCTIONS) and not decorated:
@@ -46,23 +48,23 @@ def written(tree: ast.AST | None, *, decorated: bool = True) -> str:
     return ast.unparse(tree)
 
 
-def compiled(code: CodeType) -> tuple[object, ...]:
-    """The stand-in for source code that is not available; it differs between versions of Python."""
+def bytecode_form(code: CodeType) -> tuple[object, ...]:
+    """Return a stand-in for source code that is not available; it differs between versions of Python."""
     plain = [const for const in code.co_consts if not isinstance(const, CodeType)]
-    told = [sorted(map(repr, const)) if isinstance(const, frozenset) else repr(const) for const in plain]
-    return (code.co_code, told, code.co_names, [compiled(inner) for inner in _inside(code)])
+    constants = [sorted(map(repr, const)) if isinstance(const, frozenset) else repr(const) for const in plain]
+    return (code.co_code, constants, code.co_names, [bytecode_form(inner) for inner in _inside(code)])
 
 
 @dataclass
-class Named:
-    """What code names: globals with the attributes taken of them, its own imports, and globals that it binds."""
+class CodeNames:
+    """Names in code: globals with the attributes taken of them, its own imports, and globals that it binds."""
 
     chains: set[NameChain] = field(default_factory=set)
     imports: set[Import] = field(default_factory=set)
     state: set[str] = field(default_factory=set)
 
-    def read(self, code: CodeType) -> "Named":
-        """Put down what a piece of code names, and the functions in it; returns itself."""
+    def read(self, code: CodeType) -> "CodeNames":
+        """Add the names in a piece of code, and in the functions in it; return itself."""
         chain: NameChain = ()
         consts: list[Any] = []
         for step in dis.get_instructions(code):  # the last one returns, so that every chain comes to its end
@@ -78,35 +80,37 @@ class Named:
             elif name in ("LOAD_CONST", "LOAD_SMALL_INT"):
                 consts.append(value)
             elif name == "IMPORT_NAME":
-                level, wanted = consts[-2:]
-                self.imports.add((level, value, wanted or ()))
+                level, attributes = consts[-2:]
+                self.imports.add((level, value, attributes or ()))
         for inner in _inside(code):
             self.read(inner)
         return self
 
 
-def changed(tree: ast.AST | None) -> set[str]:
-    """Names of containers that code puts something into, or takes out of, by `[…]`."""
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript)) if tree is not None else ()
-    return {node.value.id for node in found if isinstance(node.value, ast.Name) and not isinstance(node.ctx, ast.Load)}
+def mutated_names(tree: ast.AST | None) -> set[str]:
+    """Return the names of containers that code puts something into, or takes out of, by `[…]`."""
+    subscripts = (node for node in ast.walk(tree) if isinstance(node, ast.Subscript)) if tree is not None else ()
+    return {
+        node.value.id for node in subscripts if isinstance(node.value, ast.Name) and not isinstance(node.ctx, ast.Load)
+    }
 
 
-def beside_functions(tree: ast.AST | None) -> set[NameChain]:
-    """What a class names outside of its functions: bases, defaults of fields, decorators."""
-    waiting, found = [tree] if tree is not None else [], set[NameChain]()
+def class_level_names(tree: ast.AST | None) -> set[NameChain]:
+    """Return the names in a class outside of its functions: bases, defaults of fields, decorators."""
+    waiting, names = [tree] if tree is not None else [], set[NameChain]()
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Name):
-            found.add((node.id,))
+            names.add((node.id,))
         waiting += [inner for inner in ast.iter_child_nodes(node) if not isinstance(inner, _FUNCTIONS)]
-    return found
+    return names
 
 
 def functions_of(cls: type) -> Iterator[FunctionType]:
-    """The functions of a class itself, in order."""
+    """Yield the functions of a class itself, in order."""
     for value in vars(cls).values():
         inner = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
-        unwrapped = [inspect.unwrap(one) if callable(one) else one for one in inner]
+        unwrapped = [inspect.unwrap(wrapped) if callable(wrapped) else wrapped for wrapped in inner]
         yield from (function for function in unwrapped if isinstance(function, FunctionType))
 
 

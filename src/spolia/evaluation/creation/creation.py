@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spolia.core.operator import Operator
-from spolia.core.replacement import replaced
+from spolia.core.replacement import replace_parts
 from spolia.errors import BudgetSpent, StepFailed
 from spolia.evaluation.creation.draft import UNUSABLE, QuestionDraft, SampleRange
 from spolia.evaluation.creation.recipes import DISTINCT, Recipe
@@ -134,7 +134,7 @@ def estimate(recipe: Recipe, number: int) -> dict[str, Any]:
         use.add(model, prompt, max_tokens)
 
     for step in recipe.steps:
-        silent: Operator[Any, Any] = replaced(
+        silent: Operator[Any, Any] = replace_parts(
             step, lambda part: Silent(part, add_use) if isinstance(part, LanguageModel) else part
         )
         for draft in drafts:

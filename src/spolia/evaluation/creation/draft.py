@@ -12,7 +12,7 @@ from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.prompting.template import Setting, shorten
 from spolia.models.protocols import LanguageModel
 from spolia.types import Node, Quote, SubQuestion, Value
-from spolia.types.outcomes import successes
+from spolia.types.outcomes import require_successes
 
 T = TypeVar("T")
 Places: TypeAlias = Mapping[str, str | tuple[str, ...]]
@@ -135,7 +135,7 @@ class DraftStep(Operator[QuestionDraft, QuestionDraft]):
         replies = Ask(llm, role, max_tokens).batch([Brief.from_texts(0, **places) for places in briefs])
         digests = (template.read_translated(role.prompt, places, role.language).digest.hex()[:12] for places in briefs)
         uses = (PromptUse(type(self).__name__, llm.name, role.title, digest) for digest in dict.fromkeys(digests))
-        return successes(replies), value.but(made_by=(*value.made_by, *uses))
+        return require_successes(replies), value.but(made_by=(*value.made_by, *uses))
 
 
 class DraftFilter(DraftStep):

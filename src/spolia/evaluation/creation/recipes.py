@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from spolia.core.combinators.each import Each
 from spolia.core.operator import Operator, Then
-from spolia.core.replacement import replaced
+from spolia.core.replacement import replace_parts
 from spolia.errors import DataError
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
 from spolia.evaluation.creation.filters import (
@@ -89,7 +89,7 @@ class Recipe(Value):
         def change(value: Any) -> Any:
             return value.but(language=language) if isinstance(value, (Role, Reader)) else value
 
-        return self.but(body=replaced(self.body, change))
+        return self.but(body=replace_parts(self.body, change))
 
     @property
     def source(self) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing, note
+from spolia.core.run_context import access, note, run_filter
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StoreError, WiringError
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
@@ -35,7 +35,7 @@ FEWEST = 64
 
 def _passages(snapshot: Snapshot, group: NodeGroup) -> list[Node]:
     """Return the nodes of a group that the asker may read and that the run does not filter out."""
-    return filter_nodes(snapshot, list(snapshot.all_nodes(group.name, access())), access(), narrowing())
+    return filter_nodes(snapshot, list(snapshot.all_nodes(group.name, access())), access(), run_filter())
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SamplePassages(Operator[SampleRange, tuple[QuestionDraft, ...]]):
 
     def _order(self, snapshot: Snapshot) -> tuple[str, ...]:
         derived = snapshot.derived_of(access(), self.group.name)
-        key = (type(self).__name__, self.but(type=""), narrowing())
+        key = (type(self).__name__, self.but(type=""), run_filter())
         # Each batch draws from the same order; it is kept with the snapshot, for one access and filter.
         if key not in derived:
             derived[key] = tuple(self._draw(_passages(snapshot, self.group)))
@@ -162,7 +162,7 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
         # Doubling bounds how often a growing range walks the graph from its start.
         width = max(FEWEST, 1 << (number - 1).bit_length())
         derived = snapshot.derived_of(access(), self.graph.group.name)
-        key = (type(self).__name__, self.but(type=""), narrowing(), is_linked, width)
+        key = (type(self).__name__, self.but(type=""), run_filter(), is_linked, width)
         if key not in derived:
             derived[key] = tuple(islice(self._draw_chains(snapshot, is_linked), width))
         chains: tuple[PassageChain, ...] = derived[key]

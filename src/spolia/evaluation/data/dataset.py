@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spolia.errors import DataError
 from spolia.evaluation.data.formats.form import Form, detect_form, form_named
-from spolia.types import Document, Item, Value, kept
+from spolia.types import Document, Item, Value, lazy_property
 
 PARTS: Mapping[str, float] = {"tune": 0.4, "select": 0.2, "report": 0.4}
 """The parts and their shares: for tuning, for choosing between tuned flows, for the reported score. Frozen: another
@@ -103,7 +103,7 @@ class DataSet(Value):
         path = Path(self.path).resolve()
         return path.name if path.is_dir() or not path.exists() else path.name.partition(".")[0]
 
-    @kept
+    @lazy_property
     def file_form(self) -> Form:
         return form_named(self.form) if self.form else detect_form(Path(self.path))
 
@@ -169,7 +169,7 @@ class DataSet(Value):
             next(self.passages(), None)  # says what is missing
         return digest.hexdigest()
 
-    @kept
+    @lazy_property
     def _passage_ids(self) -> frozenset[str]:
         return frozenset(passage.id for passage in self.passages()) if self.has_corpus else frozenset()
 

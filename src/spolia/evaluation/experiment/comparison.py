@@ -12,7 +12,7 @@ from spolia.evaluation.measures.measure import CostMeasure, Measure, Observation
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample, Totals
 from spolia.evaluation.statistics.significance import CORRECTIONS
-from spolia.types import Item, Value, kept
+from spolia.types import Item, Value, lazy_property
 
 if TYPE_CHECKING:
     from spolia.evaluation.experiment.experiment import Experiment
@@ -63,7 +63,7 @@ class Estimates:
         columns = [self.columns[flow] for flow in flows]
         return any(None not in observations for observations in zip(*columns, strict=True))
 
-    @kept
+    @lazy_property
     def _statistics(self) -> Sample | Totals:
         """Return statistics of all flows together, so that one set of draws serves them all."""
         if self.single:

@@ -48,7 +48,7 @@ from spolia.evaluation.measures.registry import as_measures
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
 from spolia.run.budget import NO_COST
-from spolia.run.lane import StepCalls, counted_reasons, summed
+from spolia.run.lane import StepCalls, count_reasons, sum_calls
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Failure, Item, Query, Usage, digest_of
 
@@ -76,7 +76,7 @@ def refuse_broken(
     if stops and same and len(failures) >= min(CERTAIN_FAILURES, max(question_count, 2)):
         summary = f"{flow} fails on each of the first {len(failures)} questions, the same way"
         idle = tuple(step.step for step in steps if step.never_worked)
-        raise NeverWorked(f"{summary}: {reason}, {advice}, or write --degraded ok.", idle, counted_reasons(steps))
+        raise NeverWorked(f"{summary}: {reason}, {advice}, or write --degraded ok.", idle, count_reasons(steps))
 
 
 def refuse_rankings_alone(flows: Sequence[str], measures: Sequence[SetMeasure], states: Collection[int]) -> None:
@@ -106,7 +106,7 @@ def find_idle_step(flow: str, steps: Sequence[StepCalls], question_count: int) -
         "flow without that step. Correct the cause or leave the step out, and run the command again; it asks again "
         "what failed. To measure the flow as it is, write --degraded ok (in Python degraded='ok').",
         tuple(step.step for step in idle),
-        counted_reasons(steps),
+        count_reasons(steps),
     )
 
 
@@ -280,7 +280,7 @@ class FlowExecution:
             calls_by_question = {
                 question: self.steps[flow, question] for _, question in cells if (flow, question) in self.steps
             }
-            steps = summed((steps, 1) for steps in calls_by_question.values())
+            steps = sum_calls((steps, 1) for steps in calls_by_question.values())
             try:
                 refuse_broken(self.table.flows[flow], failures, steps, self.question_counts[flow], self.stops)
             except StepFailed:
@@ -338,9 +338,9 @@ class FlowExecution:
         measure_ids = part.measure_ids.tolist()
         with self.run.lane() as lane:  # one for all measures, of which most ask no model
             for column in np.flatnonzero(missing).tolist():
-                lane.why, lane.interrupted, usage_before = "", False, lane.spent
+                lane.failure_reason, lane.interrupted, usage_before = "", False, lane.spent
                 state, observation = self._score(table.measures[column], case, flow)
-                is_idle = self._is_judge_idle(column, observation, lane.why)
+                is_idle = self._is_judge_idle(column, observation, lane.failure_reason)
                 state = INTERRUPTED if lane.interrupted or is_idle else state
                 self.score_states.add(state)
                 usage_after = lane.spent
@@ -388,7 +388,7 @@ class FlowExecution:
         # A step that an equal flow of this process computed counts with its own time.
         seconds += lane.spared if is_known else 0.0
         columns = {name: getattr(lane, name) for name in ("usage", "spent", "interrupted")}
-        columns |= {"steps": lane.steps(self.flows[flow]), "cached": not is_known}
+        columns |= {"steps": lane.count_calls(self.flows[flow]), "cached": not is_known}
         columns |= {"lane": lane.number, "seconds": seconds, "opening": nan if opening is None else opening}
         warm = seconds if is_known and opening is None else None
         return Case(item, result, lane.usage, tuple(lane.retrievals), warm), columns

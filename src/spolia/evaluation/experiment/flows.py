@@ -10,7 +10,7 @@ from spolia import __version__
 from spolia.core.fingerprint.digest import code_digest
 from spolia.core.function import Function
 from spolia.core.operator import Operator
-from spolia.core.operator import inside as among
+from spolia.core.operator import walk_values as among
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import DataError, WiringError
 from spolia.evaluation.measures.measure import Result, SetMeasure

@@ -23,7 +23,7 @@ from spolia.evaluation.experiment.score_store import NO_ANSWER, WITHOUT_GOLD
 from spolia.evaluation.experiment.score_table import ScoreTable
 from spolia.evaluation.measures.measure import Measurement
 from spolia.evaluation.statistics.interval import Interval
-from spolia.run.lane import StepCalls, counted_reasons
+from spolia.run.lane import StepCalls, count_reasons
 from spolia.types import Failure, Item, Usage, Value
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Evaluation(Value):
         plain = {"flow": self.flow, "data": self.data, "n": self.n, "measures": measures, "usage": asdict(self.usage)}
         plain |= {"seconds": self.seconds, "failures": len(self.failures), "without_gold": self.without_gold}
         plain |= {name: asdict(getattr(self, name)) for name in ("latency", "spent", "judging")}
-        plain |= {"degraded": counted_reasons(self.steps), "never_worked": list(self.never_worked)}
+        plain |= {"degraded": count_reasons(self.steps), "never_worked": list(self.never_worked)}
         return plain | {"notation": self.notation}
 
 

@@ -40,7 +40,7 @@ from spolia.private_files import keep_copy, make_folder, private
 from spolia.run.budget import NO_COST
 from spolia.run.lane import StepCalls
 from spolia.types import Answer, Failure, Hit, Item, LateHits, Node, Query, Ranking, Usage, digest_of
-from spolia.types.rankings import Fetch
+from spolia.types.rankings import NodeFetcher
 
 FORM = b"Spolia scores "
 EARLIER, MAGIC = (FORM + b"1\n", FORM + b"2\n"), FORM + b"3\n"
@@ -100,7 +100,7 @@ class ScoreStore:
         self._outcomes: dict[tuple[StepCalls, ...], int] = {}
         self._nodes: dict[bytes, int] = {}
         # By key, where nodes of late hits are, and their ids.
-        self._node_keys: dict[Fetch, tuple[dict[int, int], dict[int, str]]] = {}
+        self._node_keys: dict[NodeFetcher, tuple[dict[int, int], dict[int, str]]] = {}
         self._node_cache: dict[int, Node] = {}
         self._unwritten: dict[int, Case] = {}
         self._records = {kind: bytearray() for kind in (ANSWER, SCORES, JUDGING, STEPS)}
@@ -396,7 +396,7 @@ class ScoreStore:
     def _encode_ranking(self, ranking: Ranking, queries: dict[int, tuple[int, Query]], draft: "_Draft") -> list[Any]:
         """Encode a ranking for `_decode_ranking`."""
         query, _ = queries.setdefault(id(ranking.query), (len(queries), ranking.query))
-        table = self._write_late_hits(ranking.late, draft)
+        table = self._write_late_hits(ranking.late_hits, draft)
         if table is None and (parts := _part_columns(ranking.hits)) is not None:
             names, numbers = parts
             scores = [hit.score for hit in ranking.hits]
@@ -505,7 +505,7 @@ class _Draft:
         self.start, self.raw = start, bytearray()
         self.records: list[tuple[int, int, bytes]] = []
         self.nodes: dict[bytes, int] = {}
-        self._readable: dict[Fetch, bool] = {}
+        self._readable: dict[NodeFetcher, bool] = {}
 
     @property
     def next(self) -> int:
@@ -518,7 +518,7 @@ class _Draft:
         self.records.append((kind, place, payload))
         return place
 
-    def is_readable(self, fetch: Fetch) -> bool:
+    def is_readable(self, fetch: NodeFetcher) -> bool:
         """Return whether the reader may still read the hits; ask the store once for all arms."""
         if fetch not in self._readable:
             self._readable[fetch] = fetch.for_fusion() is not None
@@ -595,7 +595,7 @@ def _intern_ranking(ranking: Ranking, rankings: list[Ranking]) -> int:
     """Return the number of a ranking in a list, to which it is added if it is new. Late rankings are not compared: that
     would fetch their hits."""
     for number, existing in enumerate(rankings):
-        if existing is ranking or (existing.late is None and ranking.late is None and existing == ranking):
+        if existing is ranking or (existing.late_hits is None and ranking.late_hits is None and existing == ranking):
             return number
     rankings.append(ranking)
     return len(rankings) - 1

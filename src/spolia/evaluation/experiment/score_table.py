@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spolia.evaluation.experiment import score_store
 from spolia.evaluation.experiment.gold_locations import GoldLocations
 from spolia.evaluation.measures.measure import Case, Observation, SetMeasure
-from spolia.run.lane import StepCalls, summed
+from spolia.run.lane import StepCalls, sum_calls
 from spolia.types import Item, Usage
 
 
@@ -196,7 +196,7 @@ class ScoreTable:
     def steps(self, flow: int) -> tuple[StepCalls, ...]:
         """Return how often each step of a flow was called for all questions, and what was out of order."""
         store = self.part(flow)[0].store
-        return summed((store.steps(id), n) for id, n in _count_ids(self.outcomes[flow]))
+        return sum_calls((store.steps(id), n) for id, n in _count_ids(self.outcomes[flow]))
 
     def step_calls(self, flow: int, question: int) -> tuple[StepCalls, ...]:
         return self.part(flow)[0].store.steps(int(self.outcomes[flow, question]))

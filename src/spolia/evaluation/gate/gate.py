@@ -36,7 +36,7 @@ from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.significance import holm
 from spolia.run import Run
-from spolia.run.lane import counted_reasons
+from spolia.run.lane import count_reasons
 from spolia.types import Value
 
 Outcome: TypeAlias = Literal["not worse", "worse", "undecided"]
@@ -294,7 +294,7 @@ class Gate(Value):
             "changes": [{"kind": kind, "change": text} for kind, text in self.changes],
             "causes": dict(self.causes),
             "questions": [question.json() for question in self.changed_questions],
-            "degraded": counted_reasons(self.report.flows[0].steps),
+            "degraded": count_reasons(self.report.flows[0].steps),
             "never_worked": list(self.report.flows[0].never_worked),
             "warnings": list(self.report.warnings),
         }
@@ -341,7 +341,7 @@ def refuse_idle(report: Report, degraded: str) -> None:
             f"{evaluation.caveat}: a baseline would be of a flow without that step, and is not written. Correct the "
             "cause, or leave the step out. To write it as it is, write --degraded ok (in Python degraded='ok').",
             evaluation.never_worked,
-            counted_reasons(evaluation.steps),
+            count_reasons(evaluation.steps),
         )
 
 

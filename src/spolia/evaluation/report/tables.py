@@ -8,7 +8,7 @@ from spolia.core.plurals import several
 from spolia.evaluation.experiment.comparison import Slice, format_interval
 from spolia.evaluation.experiment.results import Report
 from spolia.types import Value
-from spolia.types.outcomes import dollars
+from spolia.types.outcomes import format_dollars
 
 CORRECTION_TEXTS = {
     "holm": "with Holm's correction",
@@ -81,8 +81,8 @@ def tabulate_costs(report: Report) -> Table:
             flow.flow, _format_time(latency.p50_s, latency.ran_p50_s), _format_time(latency.p95_s, latency.ran_p95_s),
             format_seconds(latency.setup_s),
             str(latency.at_once),
-            f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", dollars(usage.cost_usd),
-            dollars(flow.judging.cost_usd), str(len(flow.failures)), str(flow.degraded),
+            f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", format_dollars(usage.cost_usd),
+            format_dollars(flow.judging.cost_usd), str(len(flow.failures)), str(flow.degraded),
         ))  # fmt: skip
     return Table(head, tuple(rows))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from spolia.core.sentences import sentences
-from spolia.pre_retrieval.query_llm import alike
+from spolia.pre_retrieval.query_llm import normalize_text
 from spolia.types import Item, SubQuestion, Value
 
 _WORD = re.compile(r"\w+")
@@ -137,14 +137,14 @@ class GoldChain(Value):
         Args:
             free_hops: numbers of the hops that need no passage, nor any other hop.
         """
-        chain_answers = {alike(question): answer for question, answer in chain}
+        chain_answers = {normalize_text(question): answer for question, answer in chain}
         answers: dict[int, str] = {}
         for number, hop in enumerate(self.hops, 1):
             if any(needed not in answers for needed in hop.needs):
                 if number in free_hops:
                     answers[number] = hop.answer
                 continue
-            question = alike(hop.fill_question(answers))
+            question = normalize_text(hop.fill_question(answers))
             if question in chain_answers:
                 answers[number] = chain_answers[question]
             elif number in free_hops or (

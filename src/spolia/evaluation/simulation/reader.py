@@ -9,15 +9,15 @@ from math import log
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
-from spolia.core.operator import ALIKE
+from spolia.core.operator import UNIFORM_ITEMS
 from spolia.core.sentences import sentences
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.simulation.gold_hops import GoldChain, Hop, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile, draw
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, STREAM, Capabilities
-from spolia.pre_retrieval.query_llm import alike
-from spolia.types import Generation, Item, Prompt, Token, kept
+from spolia.pre_retrieval.query_llm import normalize_text
+from spolia.types import Generation, Item, Prompt, Token, lazy_property
 
 UNKNOWN = "I do not know."
 NOTHING = "No relevant information found."
@@ -112,7 +112,7 @@ class SimulatedReader(ScriptedModel):
     replies: tuple[str, ...] = ()
     capabilities: frozenset[str] = Capabilities((CHAT, STREAM, LOGPROBS, NEXT_TOKENS, SCORES))
     name: str = "simulated"
-    chains: tuple[GoldChain, ...] = field(default=(), repr=False, metadata=ALIKE)
+    chains: tuple[GoldChain, ...] = field(default=(), repr=False, metadata=UNIFORM_ITEMS)
     profile: Profile = PROFILES["ideal"]
     seed: int = 0
 
@@ -129,18 +129,18 @@ class SimulatedReader(ScriptedModel):
         texts = {passage.id: (passage.title, passage.text) for passage in data.passages() if passage.id in gold_ids}
         return cls(chains=tuple(GoldChain.from_item(item, texts) for item in items), profile=profile, seed=seed)
 
-    @kept
+    @lazy_property
     def _by_question(self) -> dict[str, GoldChain]:
-        return {alike(chain.item.question): chain for chain in self.chains}
+        return {normalize_text(chain.item.question): chain for chain in self.chains}
 
-    @kept
+    @lazy_property
     def _hops_by_question(self) -> dict[str, list[Hop]]:
         """Return the hops by their question, with the gold answers in its places."""
         hops: dict[str, list[Hop]] = {}
         for chain in self.chains:
             gold = {number: hop.answer for number, hop in enumerate(chain.hops, 1)}
             for hop in chain.hops:
-                hops.setdefault(alike(hop.fill_question(gold)), []).append(hop)
+                hops.setdefault(normalize_text(hop.fill_question(gold)), []).append(hop)
         return hops
 
     # What a language model does.
@@ -158,7 +158,10 @@ class SimulatedReader(ScriptedModel):
         """Return how likely `text` is: that nothing was found, the less likely the more hops the prompt resolves."""
         self._charge(prompt, 1)
         lines = [_MARKUP.sub("", line) for line in prompt.text.strip().splitlines()]
-        chain = next((self._by_question[alike(line)] for line in lines if alike(line) in self._by_question), None)
+        chain = next(
+            (self._by_question[normalize_text(line)] for line in lines if normalize_text(line) in self._by_question),
+            None,
+        )
         if chain is None:
             return (Token(text, log(0.5)),)
         pairs = list(pairwise(lines))
@@ -224,10 +227,10 @@ class SimulatedReader(ScriptedModel):
     def _find_chain(self, places: Mapping[str, Sequence[str]], body: str) -> GoldChain | None:
         """Return the chain of the question that a prompt is about."""
         for text in places.get("question", ()):
-            if chain := self._by_question.get(alike(text)):
+            if chain := self._by_question.get(normalize_text(text)):
                 return chain
         for line in (*(line for text in places.get("chain", ()) for line in text.splitlines()), *body.splitlines()):
-            if chain := self._by_question.get(alike(line.removeprefix("Question: ").removeprefix("Query: "))):
+            if chain := self._by_question.get(normalize_text(line.removeprefix("Question: ").removeprefix("Query: "))):
                 return chain
         return None
 
@@ -235,7 +238,7 @@ class SimulatedReader(ScriptedModel):
         """Answer a sub-question that a passage states, if it names the right things."""
         if role == "auto_rag_imagine":
             return "Nothing is known about it."
-        question = alike(" ".join(places.get("question", ())))
+        question = normalize_text(" ".join(places.get("question", ())))
         passages = places.get("passages", ())
         for hop in self._hops_by_question.get(question, ()):
             if self._sees(hop, passages, key):
@@ -294,17 +297,18 @@ class SimulatedReader(ScriptedModel):
             return question
         if earlier and self.profile.happens("dup", "dup", view.key):
             return earlier[int(draw("dup of", view.key) * len(earlier))]
-        counts = Counter(map(alike, earlier))
+        counts = Counter(map(normalize_text, earlier))
         for number, hop in enumerate(view.chain.hops, 1):
             if (
                 number not in answers
                 and all(needed in answers for needed in hop.needs)
-                and counts[alike(hop.fill_question(answers))] < times
+                and counts[normalize_text(hop.fill_question(answers))] < times
             ):
                 return hop.fill_question(answers)
         words = _keywords(question)
         return next(
-            (candidate for candidate in (question, words) if alike(candidate) not in counts), f"{words} {len(earlier)}"
+            (candidate for candidate in (question, words) if normalize_text(candidate) not in counts),
+            f"{words} {len(earlier)}",
         )
 
     def act(self, view: PromptView) -> str:
@@ -320,7 +324,7 @@ class SimulatedReader(ScriptedModel):
             return f"<thought>Known.</thought><answer>{self.answer(view)}</answer><evaluation>{evaluation}</evaluation>"
         searches = [search for text in view.texts("log") for search in _SEARCHED.findall(text)]
         question = self._choose_question(view, answers, searches, times=2)
-        source = "<source>web</source>" if alike(question) in map(alike, searches) else ""
+        source = "<source>web</source>" if normalize_text(question) in map(normalize_text, searches) else ""
         return f"<thought>Missing.</thought>{source}<search>{question}</search>"
 
     def judge(self, view: PromptView) -> str:

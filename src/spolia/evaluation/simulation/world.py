@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from spolia.errors import DataError, WiringError
 from spolia.evaluation.data.json_lines import replace_files
-from spolia.types import Value, kept
+from spolia.types import Value, lazy_property
 
 Kind: TypeAlias = Literal["person", "town", "country", "company", "work"]
 Variant: TypeAlias = Literal["", "split", "contradicting"]
@@ -239,7 +239,7 @@ class FictionalWorld(Value):
 
     # What there is.
 
-    @kept
+    @lazy_property
     def _things(self) -> tuple[FictionalEntity, ...]:
         random, used_names = Random(f"things {self.seed}"), set[str]()
         sizes: dict[Kind, int] = {
@@ -260,19 +260,19 @@ class FictionalWorld(Value):
                 things.append(FictionalEntity(kind, name, random.randint(1820, 1999)))
         return tuple(things)
 
-    @kept
+    @lazy_property
     def _numbers_by_kind(self) -> dict[Kind, list[int]]:
         numbers: dict[Kind, list[int]] = {}
         for number, thing in enumerate(self._things):
             numbers.setdefault(thing.kind, []).append(number)
         return numbers
 
-    @kept
+    @lazy_property
     def _facts(self) -> dict[tuple[int, str], int]:
         """Return the thing that each thing is joined to, by relation."""
         return self._draw_facts(Random(f"facts {self.seed}"))
 
-    @kept
+    @lazy_property
     def _other_facts(self) -> dict[tuple[int, str], int]:
         """Return the facts that the web states in the contradicting world."""
         return self._draw_facts(Random(f"other facts {self.seed}"))
@@ -293,24 +293,24 @@ class FictionalWorld(Value):
                 facts[source, relation.name] = target
         return facts
 
-    @kept
+    @lazy_property
     def _names(self) -> frozenset[str]:
         return frozenset(thing.name for thing in self._things)
 
-    @kept
+    @lazy_property
     def _aliases(self) -> dict[str, tuple[str, ...]]:
         """Return shorter names of people, companies and works, if no other thing may be meant."""
         shorter = {thing.name: _short_name(thing) for thing in self._things}
         count = Counter([*shorter.values(), *shorter])
         return {name: (short,) for name, short in shorter.items() if short != name and count[short] == 1}
 
-    @kept
+    @lazy_property
     def _people_counts(self) -> Counter[tuple[int, int]]:
         """Count the people who were born in a town and work for a company."""
         people = self._numbers_by_kind["person"]
         return Counter((self._facts[person, "birthplace"], self._facts[person, "employer"]) for person in people)
 
-    @kept
+    @lazy_property
     def _works(self) -> dict[int, list[int]]:
         """Return the works of each person."""
         works: dict[int, list[int]] = {}
@@ -318,7 +318,7 @@ class FictionalWorld(Value):
             works.setdefault(self._facts[work, "author"], []).append(work)
         return works
 
-    @kept
+    @lazy_property
     def _plots(self) -> dict[int, tuple[int, int]]:
         """Return the hero and plot of each work, by number; each pair occurs once, other works have none."""
         pairs = list(product(range(len(HEROES)), range(len(PLOTS))))

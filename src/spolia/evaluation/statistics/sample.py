@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from spolia.evaluation.statistics.interval import RESAMPLES, Interval, interval_of, resampled_means, tango, wilson
 from spolia.evaluation.statistics.significance import ROUNDING, Floats, flipped_sums, sign_flip
-from spolia.types import kept
+from spolia.types import lazy_property
 
 Range: TypeAlias = tuple[float, float]
 UNIT: Range = (0.0, 1.0)
@@ -97,27 +97,27 @@ class Sample:
         column = draws[:, self.scores.shape[1] + self._pairs.index((first, second))]
         return column if ours < theirs else -column
 
-    @kept
+    @lazy_property
     def _pairs(self) -> list[tuple[int, int]]:
         return list(combinations(range(self.scores.shape[1]), 2))
 
-    @kept
+    @lazy_property
     def _columns(self) -> Floats:
         """Return the columns that are drawn: the scores; where some are missing, also the differences of each pair."""
         # With scores missing, a mean of differences is not the difference of means, so pairs need columns.
         pairs = [] if self.complete else [self._subtract_columns(self.scores, *pair) for pair in self._pairs]
         return np.column_stack([self.scores, *pairs])
 
-    @kept
+    @lazy_property
     def _binary(self) -> list[bool]:
         is_binary = ((self.scores == 0) | (self.scores == 1) | np.isnan(self.scores)).all(axis=0)
         return [bool(flag) and (self.low, self.high) == UNIT for flag in is_binary]
 
-    @kept
+    @lazy_property
     def _means(self) -> Floats:
         return resampled_means(self._columns, self.resamples, self.seed)
 
-    @kept
+    @lazy_property
     def _flipped(self) -> Floats:
         return flipped_sums(np.nan_to_num(self._columns), self.resamples, self.seed)
 

@@ -73,9 +73,9 @@ def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
     for start in range(0, draws, drawn_rows):
         signs = random.integers(0, 2, (min(drawn_rows, draws - start), n), dtype=np.int8)
         for row in range(0, len(signs), summed_rows):
-            some = signs[row : row + summed_rows]
-            positive[: len(some)] = some
-            np.matmul(positive[: len(some)], scores, out=sums[start + row : start + row + len(some)])
+            block = signs[row : row + summed_rows]
+            positive[: len(block)] = block
+            np.matmul(positive[: len(block)], scores, out=sums[start + row : start + row + len(block)])
     return np.asarray(2 * sums - scores.sum(axis=0))
 
 

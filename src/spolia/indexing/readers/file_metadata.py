@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from math import isfinite
 
-from spolia.types import Meta, Scalar, time_text
+from spolia.types import Meta, Scalar, format_time
 
 _LONGEST_VALUE = 1000
 _TIMES = ("date", "modified")
@@ -49,7 +49,7 @@ def _utc_text(time: date) -> str:
     if isinstance(time, datetime) and time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     try:
-        return time_text(time)
+        return format_time(time)
     except OverflowError:  # it is before the first year, or after the last, in UTC
         return time.isoformat()
 

@@ -10,8 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Region, Value, kept
-from spolia.types.value import maker
+from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Region, Value, lazy_property
+from spolia.types.value import unchecked_constructor
 
 
 class Signature(NamedTuple):
@@ -86,7 +86,7 @@ class Blob(Value):
     uri: str
     content: bytes | Path = field(repr=False)
 
-    @kept
+    @lazy_property
     def data(self) -> bytes:
         """Return all bytes, in memory."""
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
@@ -100,7 +100,7 @@ class Blob(Value):
         """Open the bytes as a stream, for content that may be large. The caller closes it."""
         return BytesIO(self.content) if isinstance(self.content, bytes) else self.content.open("rb")
 
-    @kept
+    @lazy_property
     def content_hash(self) -> str:
         """Return the BLAKE2b of the bytes, as 32 hexadecimal digits."""
         if isinstance(self.content, bytes):
@@ -130,7 +130,7 @@ class Blob(Value):
         )  # fmt: skip
 
 
-_document = maker(Document)
+_document = unchecked_constructor(Document)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from hashlib import blake2b
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from spolia.core.function import untold
-from spolia.core.redaction import Redactor, masked
+from spolia.core.function import hidden_dependency
+from spolia.core.redaction import Redactor, mask_places
 from spolia.errors import GroupError
 from spolia.indexing.readers.reader import (
     Blob,
@@ -24,7 +24,7 @@ from spolia.indexing.readers.reader import (
     is_isolated,
     is_pattern,
 )
-from spolia.types import Document, Value, kept
+from spolia.types import Document, Value, lazy_property
 
 Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
 
@@ -45,7 +45,7 @@ class FunctionReader(Value):
             what its documents were read, and could not tell it from another one.
 
     >>> def shouted(blob: Blob) -> str:
-    ...     return blob.data.decode().upper()
+    ...     return blob.data.decode().is_upper()
     >>> FunctionReader(shouted, ("*.foo",)).read(Blob("a.foo", b"stones")).document.text
     'STONES'
     """
@@ -57,12 +57,12 @@ class FunctionReader(Value):
     place: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if reason := untold(self.function):
+        if reason := hidden_dependency(self.function):
             raise GroupError(f"A store cannot remember that its documents were read by this function: {reason}")
         # Compared instead of the function, which is another object in each process.
         object.__setattr__(self, "place", f"{self.function.__module__}:{self.function.__qualname__}")
 
-    @kept
+    @lazy_property
     def name(self) -> str:
         """Return the function's name, with which ids of documents end."""
         return self.function.__name__
@@ -168,7 +168,7 @@ def by_suffix(readers: Readers = READERS) -> Mapping[str, FileReader]:
     MarkdownReader()
     >>> from spolia.indexing.readers.reader import Blob, reader_of
     >>> def shouted(blob: Blob) -> str:
-    ...     return blob.data.decode().upper()
+    ...     return blob.data.decode().is_upper()
     >>> reader_of("notes/a.foo", by_suffix({"*.foo": shouted})).read(Blob("a.foo", b"stones")).document.text
     'STONES'
     """
@@ -181,9 +181,9 @@ def _by_built_in_suffix() -> Mapping[str, FileReader]:
 
 
 def _by_suffix(pairs: Iterable[tuple[str, FileReader | str]]) -> Mapping[str, FileReader]:
-    found = {_normalize_key(known): reader for known, reader in pairs}
-    patterns = {known: reader for known, reader in reversed(found.items()) if is_pattern(known)}
-    return _ReaderMap(patterns | {known: reader for known, reader in found.items() if known not in patterns})
+    readers = {_normalize_key(pattern): reader for pattern, reader in pairs}
+    patterns = {pattern: reader for pattern, reader in reversed(readers.items()) if is_pattern(pattern)}
+    return _ReaderMap(patterns | {pattern: reader for pattern, reader in readers.items() if pattern not in patterns})
 
 
 def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader | str]]:
@@ -215,7 +215,7 @@ class RedactingReader(Value):
     reader: FileReader
     redactor: Redactor
 
-    @kept
+    @lazy_property
     def name(self) -> str:
         return f"{self.reader.name}-redacted-{blake2b(repr(self.redactor).encode(), digest_size=4).hexdigest()}"
 
@@ -264,7 +264,7 @@ class RedactingReader(Value):
         return reading.but(document=redacted, images=(), linked_images=(), dropped=tuple(sorted(dropped.items())))
 
     def _redact(self, text: str) -> str:
-        return masked(text, self.redactor)
+        return mask_places(text, self.redactor)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from spolia.deferred import chardet
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, is_page, nonzero_counts, signature_of
 from spolia.types import Heading, Meta, Region, Value
-from spolia.types.value import maker
+from spolia.types.value import unchecked_constructor
 
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
@@ -60,7 +60,7 @@ class DecodedText(Value):
         )
 
 
-_unchecked_reading, _decoded_text = maker(Reading), maker(DecodedText)
+_unchecked_reading, _decoded_text = unchecked_constructor(Reading), unchecked_constructor(DecodedText)
 
 
 def decode(data: bytes, uri: str, declared: str = "") -> DecodedText:

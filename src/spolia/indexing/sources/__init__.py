@@ -1,4 +1,4 @@
-"""Where documents come from beside folders: web pages, file systems, databases, HTTP APIs."""
+"""Sources of documents beside folders: web pages, file systems, databases, HTTP APIs."""
 
 from spolia.core.public_names import submodules
 

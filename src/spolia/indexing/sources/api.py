@@ -13,9 +13,9 @@ from spolia.egress.download import Fetched, fetch, origin
 from spolia.egress.retry import retry
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources.records import RecordGathering, at, seconds_of, uri_of
+from spolia.indexing.sources.records import RecordCollector, seconds_of, uri_of, value_at
 from spolia.indexing.sources.source import Memory, Source, refuse_name, with_secrets, without_secrets
-from spolia.indexing.sources.web_pages import normal
+from spolia.indexing.sources.web_pages import normalize_url
 from spolia.indexing.sync.files import SourceChanges
 
 CURSOR, PAGE = "{cursor}", "{page}"
@@ -88,7 +88,7 @@ class APIItems(Source):
 
     def __post_init__(self) -> None:
         refuse_name(self.name)
-        if not normal(self.url.replace(CURSOR, "0").replace(PAGE, "0")):
+        if not normalize_url(self.url.replace(CURSOR, "0").replace(PAGE, "0")):
             raise SourceError(f"{self.url!r} is not an address. Write https://HOST/PATH?since={CURSOR}")
         if CURSOR in self.url and not self.updated:
             raise SourceError(f"The address has {CURSOR}, and nothing says what it is. Write updated: PATH.")
@@ -97,82 +97,82 @@ class APIItems(Source):
     def id(self) -> str:
         return f"api://{self.name}/"
 
-    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
-        yield from _Reading(self, memory, readers).lots()
+    def change_batches(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
+        yield from _ItemStream(self, memory, readers).change_batches()
 
 
-class _Reading:
+class _ItemStream:
     def __init__(self, source: APIItems, memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory = source, memory
-        self.gathering = RecordGathering(source.id, source.format, readers)
+        self.collector = RecordCollector(source.id, source.format, readers)
         self.bound = {name: with_secrets(value) for name, value in source.headers}
-        self.before = "" if memory.reread or not memory.is_labelled(source.id) else _cursor(memory, source)
+        self.cursor = "" if memory.reread or not memory.is_labelled(source.id) else _read_cursor(memory, source)
         self.latest: Any = None
-        self.there: set[str] | None = set() if CURSOR not in source.url else None
+        self.seen_uris: set[str] | None = set() if CURSOR not in source.url else None
         """Uris of all items, where all are read."""
 
-    def lots(self) -> Iterator[SourceChanges]:
-        for items in self._pages():
+    def change_batches(self) -> Iterator[SourceChanges]:
+        for items in self._fetch_pages():
             for item in items:
-                self._take(item)
-                if self.gathering.is_full:
-                    yield self.gathering.lot({})
-        if self.there is not None:
-            unseen = (uri for uri in self.memory.uris(self.source.id) if uri not in self.there)
-            yield from self.gathering.losing(unseen, {})
-        yield self.gathering.lot(self._cursors())
+                self._add_item(item)
+                if self.collector.is_full:
+                    yield self.collector.take_batch({})
+        if self.seen_uris is not None:
+            unseen = (uri for uri in self.memory.uris(self.source.id) if uri not in self.seen_uris)
+            yield from self.collector.lose_all(unseen, {})
+        yield self.collector.take_batch(self._cursors())
 
-    def _pages(self) -> Iterator[list[Any]]:
-        """The lists of items, one after the other."""
-        source, seen = self.source, set[str]()
+    def _fetch_pages(self) -> Iterator[list[Any]]:
+        """Yield the lists of items, page by page."""
+        source, seen_urls = self.source, set[str]()
         page, url = "" if source.next else "1", self._address("" if source.next else "1")
         while url:
-            if url in seen:
-                raise SourceError(f"{self._who}: its pages lead in a circle, to {url!r} again. {_STAYS}")
-            if len(seen) >= source.most_pages:
+            if url in seen_urls:
+                raise SourceError(f"{self._description}: its pages lead in a circle, to {url!r} again. {_STAYS}")
+            if len(seen_urls) >= source.most_pages:
                 raise SourceError(
-                    f"{self._who}: it has more than {source.most_pages} pages. Write a larger most_pages. {_STAYS}"
+                    f"{self._description}: it has more than {source.most_pages} pages. Write a larger most_pages. {_STAYS}"
                 )
-            seen.add(url)
+            seen_urls.add(url)
             check_cancelled()
-            answer, found = self._asked(url)
-            items = at(answer, source.items)
+            answer, response = self._fetch_json(url)
+            items = value_at(answer, source.items)
             if not isinstance(items, list):
                 raise SourceError(
-                    f"{self._who}: at {source.items or 'its top'!r} of page {len(seen)} stands "
+                    f"{self._description}: at {source.items or 'its top'!r} of page {len(seen_urls)} stands "
                     f"{type(items).__name__}, no list. Write items: PATH. {_STAYS}"
                 )
             yield items
-            page, url = self._following(answer, found, items, page)
+            page, url = self._next_page(answer, response, items, page)
 
     def _address(self, page: str) -> str:
-        with_cursor = self.source.url.replace(CURSOR, quote(self.before or self.source.since, safe=""))
+        with_cursor = self.source.url.replace(CURSOR, quote(self.cursor or self.source.since, safe=""))
         return with_cursor.replace(PAGE, quote(page, safe=""))
 
-    def _following(self, answer: Any, found: Fetched, items: list[Any], page: str) -> tuple[str, str]:
-        """Token or number of the next page, and its address; empty for none."""
+    def _next_page(self, answer: Any, response: Fetched, items: list[Any], page: str) -> tuple[str, str]:
+        """Return token or number of the next page, and its address; empty for none."""
         source = self.source
         if source.next:
-            said = at(answer, source.next)
-            if said is None or said is False or said == "":
+            token = value_at(answer, source.next)
+            if token is None or token is False or token == "":
                 return "", ""
             if PAGE in source.url:
-                return str(said), self._address(str(said))
-            return "", self._within(str(said), found)
+                return str(token), self._address(str(token))
+            return "", self._resolve_link(str(token), response)
         if PAGE in source.url:
-            following = str(int(page) + 1)
-            return following, self._address(following) if items else ""
-        link = _NEXT.search(found.header("link"))
-        return "", self._within(link[1], found) if link else ""
+            next_number = str(int(page) + 1)
+            return next_number, self._address(next_number) if items else ""
+        link = _NEXT.search(response.header("link"))
+        return "", self._resolve_link(link[1], response) if link else ""
 
-    def _within(self, link: str, found: Fetched) -> str:
-        """A link to the next page, on the server that is named or the one that answered; only the first gets keys."""
-        url = urljoin(found.url, link)
-        if not normal(url) or origin(url) not in (origin(self.source.url), origin(found.url)):
-            raise SourceError(f"{self._who}: its next page is on another host, {url!r:.200}. {_STAYS}")
+    def _resolve_link(self, link: str, response: Fetched) -> str:
+        """Return a link to the next page, on the named server or the one that answered; only the first gets keys."""
+        url = urljoin(response.url, link)
+        if not normalize_url(url) or origin(url) not in (origin(self.source.url), origin(response.url)):
+            raise SourceError(f"{self._description}: its next page is on another host, {url!r:.200}. {_STAYS}")
         return url
 
-    def _asked(self, url: str) -> tuple[Any, Fetched]:
+    def _fetch_json(self, url: str) -> tuple[Any, Fetched]:
         source = self.source
         ask = partial(
             fetch,
@@ -186,50 +186,50 @@ class _Reading:
             deadline_s=source.deadline_s,
         )
         try:
-            found = retry(ask, retries=source.retries)
+            response = retry(ask, retries=source.retries)
         except EgressError as error:
             kind = SourceUnavailable if isinstance(error, EgressFailed) else SourceError
-            said = without_secrets(str(error), *(value for _, value in source.headers))
-            raise kind(f"{self._who}: {said} {_STAYS}") from error
+            reason = without_secrets(str(error), *(value for _, value in source.headers))
+            raise kind(f"{self._description}: {reason} {_STAYS}") from error
         try:
-            return json.loads(found.data), found
+            return json.loads(response.data), response
         except (ValueError, RecursionError) as error:
             raise SourceError(
-                f"{self._who}: its answer is not JSON ({error}); it begins with {found.data[:60]!r}. {_STAYS}"
+                f"{self._description}: its answer is not JSON ({error}); it begins with {response.data[:60]!r}. {_STAYS}"
             ) from error
 
     @property
-    def _who(self) -> str:
+    def _description(self) -> str:
         return f"The API of {self.source.name!r}"
 
-    def _take(self, item: Any) -> None:
+    def _add_item(self, item: Any) -> None:
         source = self.source
         try:
-            uri = uri_of(source.id, at(item, source.key) if at(item, source.key) is not None else "")
+            uri = uri_of(source.id, value_at(item, source.key) if value_at(item, source.key) is not None else "")
         except DocumentError as error:
-            self.gathering.skip(source.id, f"An item has no key at {source.key!r}: {error}")
+            self.collector.skip(source.id, f"An item has no key at {source.key!r}: {error}")
             return
-        changed = at(item, source.updated) if source.updated else None
-        if changed is not None and (self.latest is None or _order(changed) > _order(self.latest)):
+        changed = value_at(item, source.updated) if source.updated else None
+        if changed is not None and (self.latest is None or _order_key(changed) > _order_key(self.latest)):
             self.latest = changed
-        if source.deleted and at(item, source.deleted):
-            self.gathering.lose(uri)
+        if source.deleted and value_at(item, source.deleted):
+            self.collector.lose(uri)
             return
-        if self.there is not None:
-            self.there.add(uri)
-        self.gathering.record(uri, partial(at, item), source.text, source.title, source.metadata, changed)
+        if self.seen_uris is not None:
+            self.seen_uris.add(uri)
+        self.collector.add_record(uri, partial(value_at, item), source.text, source.title, source.metadata, changed)
 
     def _cursors(self) -> dict[str, str]:
         if CURSOR not in self.source.url:
             return {}
-        latest = self.before if self.latest is None else str(self.latest)
-        if self.before and self.latest is not None and _order(self.before) > _order(self.latest):
-            latest = self.before
+        latest = self.cursor if self.latest is None else str(self.latest)
+        if self.cursor and self.latest is not None and _order_key(self.cursor) > _order_key(self.latest):
+            latest = self.cursor
         return {"": json.dumps([self.source.definition(*_LEFT_OUT), latest]) if latest else ""}
 
 
-def _order(value: Any) -> tuple[float, str]:
-    """By time or number where it is one, else as text."""
+def _order_key(value: Any) -> tuple[float, str]:
+    """Return a sort key: by time or number where it is one, else as text."""
     seconds = seconds_of(value)
     if seconds is None:
         try:
@@ -239,6 +239,6 @@ def _order(value: Any) -> tuple[float, str]:
     return seconds, str(value)
 
 
-def _cursor(memory: Memory, source: APIItems) -> str:
+def _read_cursor(memory: Memory, source: APIItems) -> str:
     definition, latest = json.loads(memory.cursors.get("") or '["", ""]')
     return str(latest) if definition == source.definition(*_LEFT_OUT) else ""

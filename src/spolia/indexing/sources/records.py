@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 from spolia.errors import DocumentError, SourceError
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, is_isolated, reader_of
-from spolia.indexing.sources.source import Gathering
+from spolia.indexing.sources.source import ChangeCollector
 from spolia.types import Meta, Scalar, Value
 
 
-def at(value: Any, path: str) -> Any:
-    """The value at a path, as `data.items.0.id`; else None."""
+def value_at(value: Any, path: str) -> Any:
+    """Return the value at a path, as `data.items.0.id`; None if nothing is there."""
     for step in path.split(".") if path else ():
         if isinstance(value, dict):
             value = value.get(step)
@@ -34,7 +34,7 @@ _ODD = re.compile("[%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class RecordReader(Value):
-    """Reads what `written` has written; `body` reads its text."""
+    """Reader of what `encode_record` has written; `body` reads its text."""
 
     body: FileReader
     version = 1
@@ -53,26 +53,26 @@ class RecordReader(Value):
         return is_isolated(self.body)
 
     def read(self, blob: Blob, /) -> Reading:
-        said = json.loads(blob.data)
-        found = self.body.read(Blob(blob.uri, said["text"].encode("utf-8", "replace")))
-        meta: Meta = tuple((name, value) for name, value in said["meta"])
-        named = {name for name, _ in meta}
-        document = found.document.but(
+        record = json.loads(blob.data)
+        reading = self.body.read(Blob(blob.uri, record["text"].encode("utf-8", "replace")))
+        meta: Meta = tuple((name, value) for name, value in record["meta"])
+        record_fields = {name for name, _ in meta}
+        document = reading.document.but(
             id=f"{blob.content_hash}.{self.name}",
-            title=said["title"] or found.document.title,
-            meta=meta + tuple(pair for pair in found.document.meta if pair[0] not in named),
+            title=record["title"] or reading.document.title,
+            meta=meta + tuple(pair for pair in reading.document.meta if pair[0] not in record_fields),
         )
-        return found.but(document=document)
+        return reading.but(document=document)
 
 
-def written(text: str, title: str, meta: Meta) -> bytes:
-    """A document as the bytes that `RecordReader` reads."""
-    said = {"title": title, "text": text, "meta": meta}
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+def encode_record(text: str, title: str, meta: Meta) -> bytes:
+    """Encode a document as the bytes that `RecordReader` reads."""
+    record = {"title": title, "text": text, "meta": meta}
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-class RecordGathering(Gathering):
-    """Gathers records whose texts are of a format: `.txt`, `.md`, `.html`."""
+class RecordCollector(ChangeCollector):
+    """Collector of records whose texts are of one format: `.txt`, `.md`, `.html`."""
 
     def __init__(self, source: str, format: str, readers: Mapping[str, FileReader]) -> None:
         super().__init__(source, readers)
@@ -82,7 +82,7 @@ class RecordGathering(Gathering):
             )
         self.reader = RecordReader(body)
 
-    def record(
+    def add_record(
         self,
         uri: str,
         value: Callable[[str], object],
@@ -91,29 +91,29 @@ class RecordGathering(Gathering):
         metadata: Iterable[tuple[str, str]],
         changed: object,
     ) -> None:
-        """A record whose `value` gives what a name or path in a template stands for."""
+        """Add a record; `value` gives what a name or path in a template stands for."""
         try:
-            meta = tuple((name, one) for name, path in metadata for one in scalars(value(path)))
-            data = written(filled(text, value), filled(title, value) if title else "", meta)
-            self.hold(uri, data, seconds_of(changed), self.reader)
+            meta = tuple((name, scalar) for name, path in metadata for scalar in scalars(value(path)))
+            data = encode_record(fill_template(text, value), fill_template(title, value) if title else "", meta)
+            self.add(uri, data, seconds_of(changed), self.reader)
         except DocumentError as error:
             self.fail(uri, error)
 
 
 def names_in(template: str) -> tuple[str, ...]:
-    """The names in a template, or the one name that it is."""
+    """Return the names in a template, or the one name that it is."""
     return tuple(dict.fromkeys(_NAMED.findall(template))) or (template,)
 
 
-def filled(template: str, value: Callable[[str], object]) -> str:
-    """A template with values in the places of its names, or the value of the one name that it is."""
+def fill_template(template: str, value: Callable[[str], object]) -> str:
+    """Fill values into the places of a template, or return the value of the one name that it is."""
     if not _NAMED.search(template):
         return as_text(value(template))
-    return _NAMED.sub(lambda found: as_text(value(found[1])), template)
+    return _NAMED.sub(lambda match: as_text(value(match[1])), template)
 
 
 def as_text(value: object) -> str:
-    """A value as a part of a text. Raises DocumentError where it is bytes."""
+    """Return a value as a part of a text; raise DocumentError if it is bytes."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise DocumentError("The text is of bytes, not of characters. Convert it in the query, or leave the row out.")
     if isinstance(value, (dict, list)):
@@ -122,9 +122,9 @@ def as_text(value: object) -> str:
 
 
 def scalars(value: object) -> tuple[Scalar, ...]:
-    """A value as metadata; a list is several values."""
+    """Return a value as metadata; a list is several values."""
     if isinstance(value, (list, tuple)):
-        return tuple(one for item in value for one in scalars(item))
+        return tuple(scalar for item in value for scalar in scalars(item))
     if value is None:
         return ()
     if isinstance(value, (str, bool, int, float)):
@@ -137,20 +137,20 @@ def scalars(value: object) -> tuple[Scalar, ...]:
 
 
 def uri_of(prefix: str, key: object) -> str:
-    """The uri of a row or an item; DocumentError if its key is too long or not valid."""
+    """Return the uri of a row or an item; raise DocumentError if its key is too long or not valid."""
     if isinstance(key, (dict, list)) or len(text := str(key)) > LONGEST_KEY or not text:
         raise DocumentError(f"{key!r:.80} is not a key. Name a field with a short text or a number for each document.")
-    return prefix + _ODD.sub(lambda found: quote(found[0], safe="", errors="surrogatepass"), text)
+    return prefix + _ODD.sub(lambda match: quote(match[0], safe="", errors="surrogatepass"), text)
 
 
 def seconds_of(value: Any) -> float | None:
-    """A time in seconds since 1970, if it is one."""
+    """Return a time in seconds since 1970; None if it is not a time."""
     try:
         if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
             return float(value)
         if isinstance(value, date) and not isinstance(value, datetime):
             value = value.isoformat()
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        return found.timestamp()
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        return moment.timestamp()
     except (TypeError, ValueError, OverflowError, OSError):
         return None

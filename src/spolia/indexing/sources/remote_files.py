@@ -21,7 +21,7 @@ from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.sources.records import seconds_of
 from spolia.indexing.sources.source import (
     LONGEST_URI,
-    Gathering,
+    ChangeCollector,
     Memory,
     Source,
     changed_at,
@@ -73,14 +73,14 @@ class RemoteFiles(Source):
             raise SourceError(
                 f"{self.url!r} is not an address of a file system. Write PROTOCOL://PATH, as s3://BUCKET/docs."
             )
-        if self.url != (shown := without_password(self.url)):
+        if self.url != (safe_url := without_password(self.url)):
             raise SourceError(
-                f"{shown!r} holds a password, and addresses are the names of documents. Write it without, and "
+                f"{safe_url!r} holds a password, and addresses are the names of documents. Write it without, and "
                 "options: {username: ${NAME}, password: ${NAME}} with the names of environment variables."
             )
-        named = self.url.split("::")
-        named += [str(value) for name, value in self.options if name in _NAMING]
-        if odd := [one for one in named if one.partition("://")[0].lower() in _PAST_EGRESS]:
+        addresses = self.url.split("::")
+        addresses += [str(value) for name, value in self.options if name in _NAMING]
+        if odd := [address for address in addresses if address.partition("://")[0].lower() in _PAST_EGRESS]:
             raise SourceError(
                 f"{odd[0]!r} would be asked past the check of addresses. Pages and files of the web are read by "
                 "WebPages: start: [https://HOST/PATH]."
@@ -88,11 +88,11 @@ class RemoteFiles(Source):
 
     @property
     def id(self) -> str:
-        """Of chained protocols the path comes last, so that it begins the uris of all files."""
-        first, *others = self.url.split("::")
+        """Return the address; of chained protocols the path comes last, so that it begins the uris of all files."""
+        first, *chained = self.url.split("::")
         protocol, _, path = first.partition("://")
-        if others:
-            path = "/".join(filter(None, ["::".join(others).rstrip("/"), path.strip("/")]))
+        if chained:
+            path = "/".join(filter(None, ["::".join(chained).rstrip("/"), path.strip("/")]))
         return f"{protocol}://{path.rstrip('/')}/"
 
     @property
@@ -101,43 +101,50 @@ class RemoteFiles(Source):
         elsewhere = any(_SERVERS.search(name) for name, _ in self.options)
         return dict.fromkeys(_CREDENTIALS if elsewhere else (), False) | super().env_names
 
-    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
-        with _translated(self):
-            system, root = _opened(self)
-            gathering = Gathering(self.id, readers)
-            there = set[str]()
-            for path, said in _listed(system, root):
+    def change_batches(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
+        with _translate_errors(self):
+            system, root = _open_file_system(self)
+            collector = ChangeCollector(self.id, readers)
+            listed_uris = set[str]()
+            for path, details in _list_files(system, root):
                 uri = self.id + path[len(root) :].lstrip("/")
-                there.add(uri)
-                _gather(gathering, system, path, uri, said, readers)
-                if gathering.is_full:
-                    yield gathering.lot({})
-        known = (uri for uri in memory.uris(self.id) if uri not in there)
-        yield from gathering.losing((uri for uri in known if not _is_within(uri, there, self.id)), {})
-        yield gathering.lot({})
+                listed_uris.add(uri)
+                _add_file(collector, system, path, uri, details, readers)
+                if collector.is_full:
+                    yield collector.take_batch({})
+        unlisted_uris = (uri for uri in memory.uris(self.id) if uri not in listed_uris)
+        yield from collector.lose_all(
+            (uri for uri in unlisted_uris if not _is_in_container(uri, listed_uris, self.id)), {}
+        )
+        yield collector.take_batch({})
 
 
-def _is_within(uri: str, there: set[str], prefix: str) -> bool:
-    """Whether it is in a listed container, which decides when it is opened."""
+def _is_in_container(uri: str, listed_uris: set[str], prefix: str) -> bool:
+    """Return whether it is in a listed container, which decides when it is opened."""
     while len(uri := uri.rpartition("/")[0]) > len(prefix):
-        if uri in there:
+        if uri in listed_uris:
             return True
     return False
 
 
-def _gather(
-    gathering: Gathering, system: Any, path: str, uri: str, said: Mapping[str, Any], readers: Mapping[str, FileReader]
+def _add_file(
+    collector: ChangeCollector,
+    system: Any,
+    path: str,
+    uri: str,
+    details: Mapping[str, Any],
+    readers: Mapping[str, FileReader],
 ) -> None:
     if len(uri) > LONGEST_URI:
-        gathering.skip(uri[:LONGEST_URI], f"Its address is longer than {LONGEST_URI} characters.")
+        collector.skip(uri[:LONGEST_URI], f"Its address is longer than {LONGEST_URI} characters.")
     elif (reader := reader_of(path, readers)) is None:
-        gathering.unread[splitext(path)[1].lower()] += 1
+        collector.unread[splitext(path)[1].lower()] += 1
     else:
-        size, at = said["size"] or 0, _stamp(said)
-        gathering.items.list(uri, size, at, reader, partial(_load, system, path, size, at))
+        size, mtime_ns = details["size"] or 0, _version_time_ns(details)
+        collector.items.add_item(uri, size, mtime_ns, reader, partial(_load, system, path, size, mtime_ns))
 
 
-def _opened(source: RemoteFiles) -> tuple[Any, str]:
+def _open_file_system(source: RemoteFiles) -> tuple[Any, str]:
     require(fsspec, f"Reading {source.url}")
     options = {name: with_secrets(value) if isinstance(value, str) else value for name, value in source.options}
     try:
@@ -150,38 +157,38 @@ def _opened(source: RemoteFiles) -> tuple[Any, str]:
     return system, root.rstrip("/")
 
 
-def _listed(system: Any, root: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """All files below a place. What cannot be listed ends it: nothing of it may be taken for gone."""
+def _list_files(system: Any, root: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield all files below a folder. One that cannot be listed raises: its files may not be taken for removed."""
     todo = [root]
     while todo:
         check_cancelled()
-        below = []
+        subfolders = []
         listed = system.ls(todo.pop() or system.root_marker, detail=True)
-        for said in sorted(listed, key=itemgetter("name")):
-            path = said["name"].rstrip("/")
-            if path == root and said["type"] == "file":
-                yield path, said
-            elif path == root or path.rpartition("/")[2].startswith(HIDDEN) or said.get("islink"):
+        for details in sorted(listed, key=itemgetter("name")):
+            path = details["name"].rstrip("/")
+            if path == root and details["type"] == "file":
+                yield path, details
+            elif path == root or path.rpartition("/")[2].startswith(HIDDEN) or details.get("islink"):
                 continue
-            elif said["type"] == "directory":
-                below.append(path)
-            elif said["type"] == "file":
-                yield path, said
-        todo += reversed(below)
+            elif details["type"] == "directory":
+                subfolders.append(path)
+            elif details["type"] == "file":
+                yield path, details
+        todo += reversed(subfolders)
 
 
-def _stamp(said: Mapping[str, Any]) -> int:
-    """What tells versions of a file apart: its time, and what the file system calls its version."""
-    moment = next((said[name] for name in _TIMES if said.get(name)), None)
+def _version_time_ns(details: Mapping[str, Any]) -> int:
+    """Return a time that tells versions of a file apart: its own, and what the file system calls its version."""
+    moment = next((details[name] for name in _TIMES if details.get(name)), None)
     time = moment
     if isinstance(moment, (tuple, list)):
         with suppress(TypeError, ValueError, OverflowError):
             time = datetime(*moment[:6])
-    return changed_at(seconds_of(time), repr([moment, *(said.get(name) for name in _VERSIONS)]).encode())
+    return changed_at(seconds_of(time), repr([moment, *(details.get(name) for name in _VERSIONS)]).encode())
 
 
-def _load(system: Any, path: str, size: int, at: int, spool: Path | None) -> Loaded:
-    """The bytes of a file as it was listed; a large one is copied."""
+def _load(system: Any, path: str, size: int, mtime_ns: int, spool: Path | None) -> Loaded:
+    """Load the bytes of a file as it was listed; a large one is copied."""
     if size > LARGEST_BYTES:
         raise DocumentError(f"It has {size} bytes; a document has at most {LARGEST_BYTES}. Split it.")
     try:
@@ -193,7 +200,7 @@ def _load(system: Any, path: str, size: int, at: int, spool: Path | None) -> Loa
     read = content.stat().st_size if isinstance(content, Path) else len(content)
     if read != size:
         raise DocumentError(f"It was listed with {size} bytes and has {read}: it has changed. Index again.")
-    return Loaded(content, size, at, max(at, 0), max(at, 0))
+    return Loaded(content, size, mtime_ns, max(mtime_ns, 0), max(mtime_ns, 0))
 
 
 def _copy(system: Any, path: str, spool: Path) -> Path:
@@ -204,7 +211,7 @@ def _copy(system: Any, path: str, spool: Path) -> Path:
 
 
 @contextmanager
-def _translated(source: RemoteFiles) -> Iterator[None]:
+def _translate_errors(source: RemoteFiles) -> Iterator[None]:
     try:
         yield
     except (SpoliaError, GeneratorExit):
@@ -213,5 +220,5 @@ def _translated(source: RemoteFiles) -> Iterator[None]:
         raise SourceError(f"Not found: {source.url}. Write an address of files or folders.") from error
     except Exception as error:  # each file system has errors of its own
         described = [str(value) for _, value in source.options]
-        said = without_secrets(f"{type(error).__name__}: {error}"[:400], *described)
-        raise SourceUnavailable(f"{source.url} cannot be listed: {said}. Nothing of it was removed.") from error
+        message = without_secrets(f"{type(error).__name__}: {error}"[:400], *described)
+        raise SourceUnavailable(f"{source.url} cannot be listed: {message}. Nothing of it was removed.") from error

@@ -1,4 +1,5 @@
-"""What a source is: it tells what has changed in it since a store last looked. Secrets are environment variables."""
+"""Interface of sources: each lists what has changed in it since a store last read it. Secrets are environment
+variables."""
 
 from __future__ import annotations
 
@@ -32,24 +33,24 @@ _NAMED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def with_secrets(text: str) -> str:
-    """A text with the values of the environment variables that it names as `${NAME}`."""
-    return _NAMED.sub(lambda found: _value(found[1]), text)
+    """Fill the values of environment variables into a text that names them as `${NAME}`."""
+    return _NAMED.sub(lambda match: _env_value(match[1]), text)
 
 
 def without_secrets(text: str, *described: str) -> str:
-    """A text, as an error message, without the values of the variables that descriptions name."""
-    for name in {name for one in described for name in _NAMED.findall(one)}:
+    """Strip from a text, as an error message, the values of the variables that descriptions name."""
+    for name in {name for description in described for name in _NAMED.findall(description)}:
         if value := os.environ.get(name, "").strip():
             text = text.replace(value, f"${{{name}}}")
     return text
 
 
-def _value(name: str) -> str:
-    if (found := os.environ.get(name, "").strip()) == "":
+def _env_value(name: str) -> str:
+    if (value := os.environ.get(name, "").strip()) == "":
         raise SourceError(f"The environment variable {name} is not set. Write: export {name}=…")
-    if not found.isprintable():
+    if not value.isprintable():
         raise SourceError(f"The environment variable {name} has a line break or another odd character. Set it again.")
-    return found
+    return value
 
 
 def refuse_name(name: str) -> None:
@@ -63,7 +64,7 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True)
 class Memory:
-    """What a store, which need not be there, has of a source.
+    """Stored state of a source; the store need not exist yet.
 
     Args:
         labels: metadata that the caller gives documents: a document whose labels changed is read again.
@@ -80,12 +81,12 @@ class Memory:
 
     @cached_property
     def cursors(self) -> Mapping[str, str]:
-        """How far the source was read."""
+        """Return how far the source was read."""
         snapshot = self._snapshot()
         return dict(snapshot.open_store.rows(sql.CURSORS, (self.source,))) if snapshot else {}
 
     def stamps(self, uris: Sequence[str]) -> Mapping[str, Stamp]:
-        """The stamps of the documents that are up to date, unless they have changed at their source."""
+        """Return the stamps of the documents that are up to date, unless they have changed at their source."""
         snapshot = self._snapshot()
         if snapshot is None or self.reread:
             return {}
@@ -104,32 +105,32 @@ class Memory:
 
     @cached_property
     def _versions(self) -> frozenset[str]:
-        """The readers that are there, in their versions."""
+        """Return the available readers, in their versions."""
         return frozenset(map(versioned_name, (*self.readers.values(), TextReader())))
 
     def _is_due(self, report: str) -> bool:
-        """Whether a document lacked what its reader has by now."""
-        return '"lacks":' in report and DocumentReport.of(report).reader in self._equipped
+        """Return whether a document lacked what its reader has by now."""
+        return '"lacks":' in report and DocumentReport.from_json(report).reader in self._equipped
 
     @cached_property
     def _equipped(self) -> frozenset[str]:
-        """The names of the readers that lack nothing."""
+        """Return the names of the readers that lack nothing."""
         readers = [reader for reader in self.readers.values() if isinstance(reader, ProgramReader)]
         return frozenset(reader.name for reader in readers) - {reader.name for reader in readers if reader.lacking()}
 
     def uris(self, prefix: str) -> Iterator[str]:
-        """All documents whose uri begins like this, in order; fetched some at a time, since there may be many."""
-        after, snapshot = prefix, self._snapshot()
+        """Yield all documents whose uri begins with a prefix, in order; fetched in pages, since there may be many."""
+        last_uri, snapshot = prefix, self._snapshot()
         while snapshot is not None:
-            values = {"after": after, "before": prefix + _LAST, "limit": _PAGE, "at": snapshot.generation}
+            values = {"after": last_uri, "before": prefix + _LAST, "limit": _PAGE, "at": snapshot.generation}
             rows = snapshot.open_store.rows(sql.URIS_BETWEEN, values)
             yield from (uri for (uri,) in rows)
             if len(rows) < _PAGE:
                 return
-            after = rows[-1][0]
+            last_uri = rows[-1][0]
 
     def is_labelled(self, prefix: str) -> bool:
-        """Whether the caller says the same as before of all documents whose uri begins like this."""
+        """Return whether the caller's labels are the same as before for all documents with this prefix."""
         labels = self.labels()
         if labels.access is None and labels.metadata is None:
             return True
@@ -143,14 +144,16 @@ def _is_labelled(labels: DocumentLabels, uri: str, report: str, readers: tuple[s
     if labels.access is not None and labels.readers(uri) != readers:
         return False
     try:
-        return labels.metadata is None or (DocumentReport.of(report).labels if report else "") == labels.mark(uri)
+        return labels.metadata is None or (DocumentReport.from_json(report).labels if report else "") == labels.mark(
+            uri
+        )
     except DocumentError:
         return False  # it is recorded when its turn comes
 
 
 @dataclass(frozen=True)
 class Source(Value):
-    """A place with documents, described by plain data: a file can hold it, and two that say the same are equal.
+    """Place with documents, described by plain data: a file can hold it, and two that say the same are equal.
 
     What it gives has uris with `://` in them, so that several sources, texts and a folder live in one store.
     """
@@ -158,7 +161,7 @@ class Source(Value):
     @property
     @abstractmethod
     def id(self) -> str:
-        """The name under which a store remembers how far it was read."""
+        """Return the name under which a store remembers how far it was read."""
 
     @property
     def env_names(self) -> dict[str, bool]:
@@ -166,13 +169,13 @@ class Source(Value):
         return dict.fromkeys(_NAMED.findall(repr(self)), True)
 
     def definition(self, *left_out: str) -> str:
-        """Text that differs where documents would differ; `left_out` names fields that do not change them."""
-        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
-        return blake2b(repr(said).encode(), digest_size=8).hexdigest()
+        """Return a text that differs where documents would differ; `left_out` names fields that do not change them."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        return blake2b(repr(values).encode(), digest_size=8).hexdigest()
 
     @abstractmethod
-    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
-        """What has changed, some at a time; each lot is published before the next is asked for.
+    def change_batches(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
+        """Yield what has changed, in batches; each is published before the next is asked for.
 
         Raises:
             SourceError: it cannot be read as it is described.
@@ -190,21 +193,21 @@ _EARLIEST_S, _LATEST_S = 10**8, 2**33
 """From 1973 to 2242; a number below or above counts something else than seconds."""
 
 
-def changed_at(seconds: float | None, told: bytes) -> int:
-    """The time of the last change in nanoseconds, as a store compares it; `told` tells one version from another.
+def changed_at(seconds: float | None, version_data: bytes) -> int:
+    """Return the time of the last change in nanoseconds, as a store compares it; `version_data` tells versions apart.
 
     Few sources tell it more exactly than to a second. So the rest tells versions of one second apart; a missing time is
     before `EARLIEST_NS`, which stands for none.
     """
-    version = int.from_bytes(blake2b(told, digest_size=8).digest())
+    version = int.from_bytes(blake2b(version_data, digest_size=8).digest())
     if seconds is None or not _EARLIEST_S <= seconds < _LATEST_S:
         return EARLIEST_NS - (version >> 2) - 1
     return int(seconds) * _SECOND + version % _SECOND
 
 
 @dataclass(frozen=True)
-class Given(File):
-    """A document of a source; `get` gives its bytes, or copies a large one into the folder that it is given."""
+class SourceItem(File):
+    """Document of a source; `get` gives its bytes, or copies a large one into the folder that it is given."""
 
     get: Load = field(default=lambda spool: Loaded(b"", 0, 0), compare=False, repr=False)
 
@@ -217,31 +220,31 @@ class Items(Files):
 
     def __init__(self, readers: Mapping[str, FileReader]) -> None:
         super().__init__(readers)
-        self._ways: dict[str, tuple[FileReader, Load]] = {}
+        self._loaders: dict[str, tuple[FileReader, Load]] = {}
 
     def __getitem__(self, uri: str) -> File:
-        size, mtime_ns, path, *_ = self.kept[uri]
-        reader, get = self._ways[uri]
-        return Given(uri, path, size, mtime_ns, reader, get=get)
+        size, mtime_ns, path, *_ = self.entries[uri]
+        reader, get = self._loaders[uri]
+        return SourceItem(uri, path, size, mtime_ns, reader, get=get)
 
-    def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
-        stamps = (
-            (uri, (size, at, "indexed", versioned_name(self._ways[uri][0])))
-            for uri, (size, at, *_) in self.kept.items()
+    def find_changed(self, stamps: Mapping[str, Stamp]) -> dict[str, File]:
+        current_stamps = (
+            (uri, (size, mtime_ns, "indexed", versioned_name(self._loaders[uri][0])))
+            for uri, (size, mtime_ns, *_) in self.entries.items()
         )
-        return {uri: self[uri] for uri, stamp in stamps if known.get(uri) != stamp}
+        return {uri: self[uri] for uri, stamp in current_stamps if stamps.get(uri) != stamp}
 
-    def list(self, uri: str, size: int, mtime_ns: int, reader: FileReader, get: Load) -> None:
-        """What is fetched only if it has changed."""
-        self.kept[uri], self._ways[uri] = (size, mtime_ns, "", False, None), (reader, get)
+    def add_item(self, uri: str, size: int, mtime_ns: int, reader: FileReader, get: Load) -> None:
+        """Add an item that is fetched only if it has changed."""
+        self.entries[uri], self._loaders[uri] = (size, mtime_ns, "", False, None), (reader, get)
 
     def drop(self, uri: str) -> None:
-        self.kept.pop(uri, None)
-        self._ways.pop(uri, None)
+        self.entries.pop(uri, None)
+        self._loaders.pop(uri, None)
 
 
-class Gathering:
-    """Items that are gathered until there are enough for a lot."""
+class ChangeCollector:
+    """Collector of a source's changes until there are enough for a batch."""
 
     def __init__(self, source: str, readers: Mapping[str, FileReader]) -> None:
         self.source, self.readers = source, readers
@@ -251,31 +254,37 @@ class Gathering:
         self.items, self.gone, self.skipped = Items(self.readers), set[str](), list[Skipped]()
         self.unread, self.bytes = Counter[str](), 0
 
-    def hold(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
-        """What is here already."""
-        at = changed_at(seconds, data)
+    def add(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
+        """Add an item whose bytes are here already."""
+        mtime_ns = changed_at(seconds, data)
         self.gone.discard(uri)
-        self.items.list(uri, len(data), at, reader, lambda spool: Loaded(data, len(data), at, max(at, 0), max(at, 0)))
+        self.items.add_item(
+            uri,
+            len(data),
+            mtime_ns,
+            reader,
+            lambda spool: Loaded(data, len(data), mtime_ns, max(mtime_ns, 0), max(mtime_ns, 0)),
+        )
         self.bytes += len(data)
 
     def fail(self, uri: str, error: SpoliaError) -> None:
-        """What could not be had, and why; the document that was there stays."""
+        """Add an item that could not be fetched, and why; its stored document stays."""
 
         def get(spool: Path | None) -> Loaded:
             raise error
 
-        self.items.list(uri, 0, EARLIEST_NS - 1, TextReader(), get)
+        self.items.add_item(uri, 0, EARLIEST_NS - 1, TextReader(), get)
 
     def lose(self, uri: str) -> None:
         self.items.drop(uri)
         self.gone.add(uri)
 
-    def losing(self, uris: Iterable[str], cursors: Mapping[str, str]) -> Iterator[SourceChanges]:
-        """Items that are gone; the lots that are full meanwhile."""
+    def lose_all(self, uris: Iterable[str], cursors: Mapping[str, str]) -> Iterator[SourceChanges]:
+        """Remove items that are gone; yield the batches that become full."""
         for uri in uris:
             self.lose(uri)
             if self.is_full:
-                yield self.lot(cursors)
+                yield self.take_batch(cursors)
 
     def skip(self, uri: str, reason: str) -> None:
         self.skipped.append(Skipped(uri, reason))
@@ -284,8 +293,8 @@ class Gathering:
     def is_full(self) -> bool:
         return len(self.items) + len(self.gone) >= ITEMS_AT_ONCE or self.bytes >= BYTES_AT_ONCE
 
-    def lot(self, cursors: Mapping[str, str]) -> SourceChanges:
-        """The gathered changes; starts a new lot."""
-        found = SourceChanges(self.items, self.skipped, self.unread, (), self.source, cursors, frozenset(self.gone))
+    def take_batch(self, cursors: Mapping[str, str]) -> SourceChanges:
+        """Return the gathered changes, and start a new batch."""
+        changes = SourceChanges(self.items, self.skipped, self.unread, (), self.source, cursors, frozenset(self.gone))
         self._begin()
-        return found
+        return changes

@@ -18,7 +18,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.deferred import sqlalchemy
 from spolia.errors import DocumentError, SourceError, SourceUnavailable, require
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources.records import RecordGathering, names_in, uri_of
+from spolia.indexing.sources.records import RecordCollector, names_in, uri_of
 from spolia.indexing.sources.source import (
     ITEMS_AT_ONCE,
     Memory,
@@ -44,15 +44,15 @@ _PASSWORDS = (("postgres|cockroach|redshift", "PGPASSWORD"), ("mysql|mariadb", "
 
 
 @contextmanager
-def connected(source: "SQLRows") -> "Iterator[Connection]":
-    """A connection that cannot write."""
-    engine = _engine(source)
+def connect_read_only(source: "SQLRows") -> "Iterator[Connection]":
+    """Open a connection that cannot write."""
+    engine = _make_engine(source)
     try:
-        with translated(source, lambda: 0):
+        with translate_errors(source, lambda: 0):
             connection = engine.connect()
         with connection:
             dialect = engine.dialect.name
-            with translated(source, lambda: 0):
+            with translate_errors(source, lambda: 0):
                 if dialect == "sqlite":
                     connection.exec_driver_sql("PRAGMA query_only = ON")
                 elif dialect == "postgresql":
@@ -64,22 +64,22 @@ def connected(source: "SQLRows") -> "Iterator[Connection]":
         engine.dispose()
 
 
-def _engine(source: "SQLRows") -> "Engine":
+def _make_engine(source: "SQLRows") -> "Engine":
     require(sqlalchemy, "Reading the rows of a database")
     try:
-        url = sqlalchemy.make_url(_with_secrets(source.url))
+        url = sqlalchemy.make_url(_fill_secrets(source.url))
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
         if url.get_backend_name() == "sqlite" and url.database and not os.path.exists(url.database):
             raise SourceError(f"There is no file {url.database}. Write the path of a database: sqlite:///PATH")
-        given = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("mysql", "mariadb") else {}
+        connect_args = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("mysql", "mariadb") else {}
         libpq = url.get_driver_name() in ("psycopg", "psycopg2")
         return sqlalchemy.create_engine(
-            url, connect_args=_LIBPQ if libpq else given, poolclass=sqlalchemy.pool.NullPool
+            url, connect_args=_LIBPQ if libpq else connect_args, poolclass=sqlalchemy.pool.NullPool
         )
     except (sqlalchemy.exc.ArgumentError, sqlalchemy.exc.NoSuchModuleError, ValueError) as error:
-        said = without_secrets(str(error), source.url)
-        raise SourceError(f"{source.url!r} is not a database address ({said}). Write sqlite:///PATH.") from error
+        message = without_secrets(str(error), source.url)
+        raise SourceError(f"{source.url!r} is not a database address ({message}). Write sqlite:///PATH.") from error
     except ImportError as error:
         problem = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be loaded: {error}"
         raise SourceError(
@@ -88,42 +88,42 @@ def _engine(source: "SQLRows") -> "Engine":
         ) from error
 
 
-def _with_secrets(url: str) -> str:
-    """An address with its variables filled in; a password may hold `@` or `/`, which stay within it."""
+def _fill_secrets(url: str) -> str:
+    """Fill in the variables of an address; a password may hold `@` or `/`, which stay within it."""
     scheme, slashes, rest = url.partition("://")
-    user, at, place = rest.partition("@")
-    if not at or "/" in user:
+    user, at_sign, place = rest.partition("@")
+    if not at_sign or "/" in user:
         return with_secrets(url)
-    user = _VARIABLE.sub(lambda named: quote(with_secrets(named[0]), safe="%"), user)
-    return f"{with_secrets(scheme)}{slashes}{user}{at}{with_secrets(place)}"
+    user = _VARIABLE.sub(lambda match: quote(with_secrets(match[0]), safe="%"), user)
+    return f"{with_secrets(scheme)}{slashes}{user}{at_sign}{with_secrets(place)}"
 
 
 @contextmanager
-def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
-    """What the database raises, in words; nothing of the password is in them."""
+def translate_errors(source: "SQLRows", count_rows: Callable[[], int]) -> Iterator[None]:
+    """Translate what the database raises into words; nothing of the password is in them."""
     try:
         yield
     except sqlalchemy.exc.SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
-        said = without_secrets(" ".join(str(cause).split())[:400], source.url)
-        lost = isinstance(error, sqlalchemy.exc.DBAPIError) and _passes(error)
+        message = without_secrets(" ".join(str(cause).split())[:400], source.url)
+        is_lost = isinstance(error, sqlalchemy.exc.DBAPIError) and _is_transient(error)
         name = f"The database of {source.name!r}"
-        if not lost:
-            raise SourceError(f"{name} refuses: {said}. Check rows, columns and rights.") from error
+        if not is_lost:
+            raise SourceError(f"{name} refuses: {message}. Check rows, columns and rights.") from error
         raise SourceUnavailable(
-            f"{name} is not there, or broke off after {read()} rows: {said}. Published documents stay; the next run "
+            f"{name} is not there, or broke off after {count_rows()} rows: {message}. Published documents stay; the next run "
             "goes on."
         ) from error
 
 
-def _passes(error: Any) -> bool:
-    """Whether it may be over at the next attempt: the server is gone, starts or stops, is busy or locked."""
+def _is_transient(error: Any) -> bool:
+    """Return whether a retry may succeed: the server is gone, starts or stops, is busy or locked."""
     if type(error.orig).__module__.partition(".")[0] == "psycopg":
         return postgres.dialect.is_unreachable(error.orig)
     if error.connection_invalidated:
         return True
-    said = str(error.orig)
-    if any(words in said for words in ("no such", "syntax", "Access denied", "Unknown database")):
+    message = str(error.orig)
+    if any(words in message for words in ("no such", "syntax", "Access denied", "Unknown database")):
         return False  # SQLite and MySQL call these operational too
     return isinstance(error, (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError))
 
@@ -196,46 +196,47 @@ class SQLRows(Source):
     @property
     def env_names(self) -> dict[str, bool]:
         """See `spolia.core.environment.env_of`; a database's own library reads one more where no password is named."""
-        named = super().env_names
+        variables = super().env_names
         by_library = [] if _VARIABLE.search(self.url) else [v for kind, v in _PASSWORDS if re.match(kind, self.url)]
-        return named | dict.fromkeys(by_library, False) | password_files(self.url)
+        return variables | dict.fromkeys(by_library, False) | password_files(self.url)
 
-    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
-        with connected(self) as connection:
-            yield from _Reading(self, connection, memory, readers).lots()
+    def change_batches(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
+        with connect_read_only(self) as connection:
+            yield from _RowStream(self, connection, memory, readers).change_batches()
 
 
-class _Reading:
+class _RowStream:
     def __init__(
         self, source: SQLRows, connection: "Connection", memory: Memory, readers: Mapping[str, FileReader]
     ) -> None:
         self.source, self.connection, self.memory = source, connection, memory
-        self.gathering = RecordGathering(source.id, source.format, readers)
+        self.collector = RecordCollector(source.id, source.format, readers)
         self.cursor = memory.cursors.get("", "")
-        self.since = None if memory.reread else _value(self.cursor, source)
+        self.since = None if memory.reread else _decode_cursor(self.cursor, source)
 
-    def lots(self) -> Iterator[SourceChanges]:
+    def change_batches(self) -> Iterator[SourceChanges]:
         if not self.memory.is_labelled(self.source.id):
             self.since = None
-        read = 0
-        with translated(self.source, lambda: read):
-            for row in self._stream(self._changed()):
-                self._take(row)
-                read += 1
-                if self.gathering.is_full:
-                    yield self.gathering.lot(self._cursors)
+        row_count = 0
+        with translate_errors(self.source, lambda: row_count):
+            for row in self._stream_rows(self._changed_rows_query()):
+                self._add_row(row)
+                row_count += 1
+                if self.collector.is_full:
+                    yield self.collector.take_batch(self._cursors)
             if self.source.removals:
-                yield from self._removed()
-        yield self.gathering.lot(self._cursors)
+                yield from self._remove_missing()
+        yield self.collector.take_batch(self._cursors)
 
     # Rows that have changed.
 
-    def _changed(self) -> Any:
-        """The rows that were changed since the last time, with those of its last moment, and those without a moment."""
+    def _changed_rows_query(self) -> Any:
+        """Return a query for rows changed since the last run, with those of its last moment, and those without a
+        moment."""
         source = self.source
-        named = [source.key, *names_in(source.text), *(names_in(source.title) if source.title else ())]
-        named += [*source.metadata, *filter(None, [source.updated])]
-        query = self._from(*dict.fromkeys(named))
+        columns = [source.key, *names_in(source.text), *(names_in(source.title) if source.title else ())]
+        columns += [*source.metadata, *filter(None, [source.updated])]
+        query = self._select(*dict.fromkeys(columns))
         if not source.updated:
             return query
         updated: Any = sqlalchemy.column(source.updated)
@@ -243,7 +244,7 @@ class _Reading:
             query = query.where(sqlalchemy.or_(updated >= self.since, updated.is_(None)))
         return query.order_by(updated, sqlalchemy.column(source.key))
 
-    def _from(self, *names: str) -> Any:
+    def _select(self, *names: str) -> Any:
         rows = self.source.rows
         if _QUERY.match(rows):
             plain = rows.rstrip().rstrip(";").replace(":", r"\:")  # else it would be taken for a parameter
@@ -255,27 +256,27 @@ class _Reading:
             sqlalchemy.table(name, schema=schema or None)
         )
 
-    def _stream(self, query: Any) -> Iterator[Any]:
-        """Rows one after the other: the server holds the rest."""
+    def _stream_rows(self, query: Any) -> Iterator[Any]:
+        """Yield rows one after the other: the server holds the rest."""
         with self.connection.execution_options(stream_results=True, yield_per=ITEMS_AT_ONCE).execute(query) as result:
-            for some in result.mappings().partitions():
+            for partition in result.mappings().partitions():
                 check_cancelled()
-                yield from some
+                yield from partition
 
-    def _take(self, row: Any) -> None:
+    def _add_row(self, row: Any) -> None:
         source = self.source
         try:
             if row[source.key] is None:
                 raise DocumentError(f"A row has no {source.key}, so it has no identity.")
             uri = uri_of(source.id, row[source.key])
         except DocumentError as error:
-            self.gathering.skip(source.id, str(error))
+            self.collector.skip(source.id, str(error))
             return
         changed = row[source.updated] if source.updated else None
         metadata = zip(source.metadata, source.metadata, strict=True)
-        self.gathering.record(uri, row.__getitem__, source.text, source.title, metadata, changed)
+        self.collector.add_record(uri, row.__getitem__, source.text, source.title, metadata, changed)
         if changed is not None:
-            self.cursor = _written(changed, source)
+            self.cursor = _encode_cursor(changed, source)
 
     @property
     def _cursors(self) -> dict[str, str]:
@@ -283,25 +284,25 @@ class _Reading:
 
     # Rows that are gone.
 
-    def _removed(self) -> Iterator[SourceChanges]:
-        """What the store has and the database has not. Of each key only a hash of 8 bytes is kept."""
-        there = array("q")
-        for row in self._stream(self._from(self.source.key)):
+    def _remove_missing(self) -> Iterator[SourceChanges]:
+        """Remove what the store has and the database has not. Of each key only a hash of 8 bytes is in memory."""
+        key_hashes = array("q")
+        for row in self._stream_rows(self._select(self.source.key)):
             if (key := row[self.source.key]) is not None:
-                there.append(hash(uri_of(self.source.id, key)))
-        hashes = np.sort(np.frombuffer(there, dtype=np.int64)) if there else np.zeros(0, np.int64)
-        if len(there) and not (np.diff(hashes) != 0).all():
+                key_hashes.append(hash(uri_of(self.source.id, key)))
+        hashes = np.sort(np.frombuffer(key_hashes, dtype=np.int64)) if key_hashes else np.zeros(0, np.int64)
+        if len(key_hashes) and not (np.diff(hashes) != 0).all():
             raise SourceError(
                 f"{self.source.key!r} is not a key of {self.source.rows:.80}: several rows have the same. Name a "
                 "column with unique values."
             )
 
         def is_there(uri: str) -> bool:
-            at = np.searchsorted(hashes, hash(uri))
-            return bool(at < len(hashes) and hashes[at] == hash(uri))
+            position = np.searchsorted(hashes, hash(uri))
+            return bool(position < len(hashes) and hashes[position] == hash(uri))
 
         gone = (uri for uri in self.memory.uris(self.source.id) if not is_there(uri))
-        yield from self.gathering.losing(gone, self._cursors)
+        yield from self.collector.lose_all(gone, self._cursors)
 
 
 _CURSORS: Mapping[str, Callable[[str], Any]] = {
@@ -310,7 +311,7 @@ _CURSORS: Mapping[str, Callable[[str], Any]] = {
 """How a cursor of each kind is read."""
 
 
-def _written(value: Any, source: SQLRows) -> str:
+def _encode_cursor(value: Any, source: SQLRows) -> str:
     kinds: dict[type, str] = {datetime: "datetime", date: "date", Decimal: "decimal", bytes: "bytes"}
     kind = kinds.get(type(value), "")
     if kind == "bytes":
@@ -320,8 +321,8 @@ def _written(value: Any, source: SQLRows) -> str:
     return json.dumps([source.definition(*_LEFT_OUT), kind, value])
 
 
-def _value(cursor: str, source: SQLRows) -> Any:
-    """The value that was written; None for a cursor of another definition."""
+def _decode_cursor(cursor: str, source: SQLRows) -> Any:
+    """Return the value of a cursor; None for a cursor of another definition."""
     if not cursor:
         return None
     definition, kind, value = json.loads(cursor)

@@ -1,4 +1,4 @@
-"""Going through pages of the web: which are asked for, what is remembered of them, and which are gone."""
+"""Crawl of web pages: which are fetched, what is remembered of them, and which are gone."""
 
 import json
 from collections import deque
@@ -14,16 +14,16 @@ from spolia.egress.download import LARGEST_BYTES, Fetched, fetch
 from spolia.egress.retry import retry
 from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources.source import Gathering, Memory, Source, with_secrets
+from spolia.indexing.sources.source import ChangeCollector, Memory, Source, with_secrets
 from spolia.indexing.sources.web_pages import (
     LARGEST_ROBOTS_BYTES,
     Robots,
     Turns,
-    changed_s,
+    find_links,
     host_of,
-    links,
-    listed,
-    normal,
+    last_modified_s,
+    list_sitemap,
+    normalize_url,
     page_bytes,
     page_reader,
 )
@@ -40,9 +40,9 @@ class Crawl:
 
     def __init__(self, source: "WebPages", memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory, self.readers = source, memory, readers
-        self.gathering = Gathering(source.id, readers)
+        self.collector = ChangeCollector(source.id, readers)
         self.bound = {name: with_secrets(value) for name, value in source.headers}
-        self.past: dict[str, dict[str, Any]] = {url: json.loads(said) for url, said in memory.cursors.items()}
+        self.states: dict[str, dict[str, Any]] = {url: json.loads(state) for url, state in memory.cursors.items()}
         self.turns = Turns()
         self.robots: dict[str, Robots | EgressFailed] = {}
         self.seen: dict[str, None] = {}
@@ -50,19 +50,23 @@ class Crawl:
         self.is_whole = True
         """Whether all was seen that is there, so that what was not is gone."""
 
-    def lots(self) -> Iterator[SourceChanges]:
-        found = listed(normal(self.source.sitemap), lambda url: self._fetch(url, {})) if self.source.sitemap else ()
-        within = [url for url in found if url.startswith(self.source.within)]
-        for url in (*map(normal, self.source.start), *within):
-            self._lead(url, 0)
+    def change_batches(self) -> Iterator[SourceChanges]:
+        sitemap_urls = (
+            list_sitemap(normalize_url(self.source.sitemap), lambda url: self._fetch(url, {}))
+            if self.source.sitemap
+            else ()
+        )
+        allowed_urls = [url for url in sitemap_urls if url.startswith(self.source.prefix)]
+        for url in (*map(normalize_url, self.source.start), *allowed_urls):
+            self._enqueue(url, 0)
         while self.todo:
-            some = [self.todo.popleft() for _ in range(min(len(self.todo), AT_A_TIME))]
-            yield self.gathering.lot(self._read(some))
-        unseen = [url for url in self.past if url not in self.seen] if self.is_whole else []
-        self.gathering.gone.update(unseen)
-        yield self.gathering.lot(dict.fromkeys(unseen, ""))
+            batch = [self.todo.popleft() for _ in range(min(len(self.todo), AT_A_TIME))]
+            yield self.collector.take_batch(self._read_pages(batch))
+        unseen = [url for url in self.states if url not in self.seen] if self.is_whole else []
+        self.collector.gone.update(unseen)
+        yield self.collector.take_batch(dict.fromkeys(unseen, ""))
 
-    def _lead(self, url: str, depth: int) -> None:
+    def _enqueue(self, url: str, depth: int) -> None:
         if url not in self.seen:
             if len(self.seen) >= self.source.most:
                 self.is_whole = False
@@ -70,47 +74,47 @@ class Crawl:
             self.seen[url] = None
             self.todo.append((url, depth))
 
-    def _read(self, some: Sequence[tuple[str, int]]) -> dict[str, str]:
-        """Ask for some pages at the same time, and gather what they hold; what to remember of each.
+    def _read_pages(self, pages: Sequence[tuple[str, int]]) -> dict[str, str]:
+        """Fetch some pages at the same time and collect what they hold; return what to remember of each.
 
         Of large pages no more are asked for than a lot holds; the others are asked for next.
         """
-        allowed = deque((url, depth) for url, depth in some if self._may(url))
+        allowed = deque((url, depth) for url, depth in pages if self._is_allowed(url))
         stamps = self.memory.stamps([url for url, _ in allowed])
         waiting = deque[tuple[str, int, Future[Fetched | EgressError]]]()
         remembered: dict[str, str] = {}
         with ThreadPoolExecutor(self.source.at_once) as threads:
             try:
-                while waiting or (allowed and not self.gathering.is_full):
-                    while allowed and len(waiting) < 2 * self.source.at_once and not self.gathering.is_full:
+                while waiting or (allowed and not self.collector.is_full):
+                    while allowed and len(waiting) < 2 * self.source.at_once and not self.collector.is_full:
                         url, depth = allowed.popleft()
-                        ask = partial(copy_context().run, self._page, url, stamps.get(url))
+                        ask = partial(copy_context().run, self._fetch_page, url, stamps.get(url))
                         waiting.append((url, depth, threads.submit(ask)))
-                    url, depth, asked = waiting.popleft()
-                    self._take(url, depth, asked.result(), remembered, known=url in stamps)
+                    url, depth, future = waiting.popleft()
+                    self._add_page(url, depth, future.result(), remembered, is_stored=url in stamps)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         self.todo.extendleft(reversed(allowed))
         return remembered
 
-    def _take(
-        self, url: str, depth: int, page: Fetched | EgressError, remembered: dict[str, str], *, known: bool
+    def _add_page(
+        self, url: str, depth: int, page: Fetched | EgressError, remembered: dict[str, str], *, is_stored: bool
     ) -> None:
-        """Gather what a page holds, and where it leads to."""
-        said = self._note(url, page, start=depth == 0, known=known)
-        if said is not None:
-            remembered[url] = json.dumps(said) if said else ""
-        for link in (said if said is not None else self.past.get(url, {})).get("links", ()):
-            if depth < self.source.depth and link.startswith(self.source.within):
-                self._lead(link, depth + 1)
+        """Collect what a page holds, and enqueue where it leads to."""
+        state = self._collect_page(url, page, is_start=depth == 0, is_stored=is_stored)
+        if state is not None:
+            remembered[url] = json.dumps(state) if state else ""
+        for link in (state if state is not None else self.states.get(url, {})).get("links", ()):
+            if depth < self.source.depth and link.startswith(self.source.prefix):
+                self._enqueue(link, depth + 1)
 
-    def _may(self, url: str) -> bool:
+    def _is_allowed(self, url: str) -> bool:
         rules = self._rules(host_of(url))
         if isinstance(rules, EgressFailed):
             self._fail(url, EgressFailed(f"What its site allows is not known: {rules}"))
         elif not rules.allows(url):
-            self.gathering.skip(url, "robots.txt of its site asks not to read it.")
+            self.collector.skip(url, "robots.txt of its site asks not to read it.")
             del self.seen[url]
         else:
             return True
@@ -119,20 +123,20 @@ class Crawl:
     def _rules(self, host: str) -> Robots | EgressFailed:
         if host not in self.robots:
             try:
-                found = self._fetch(f"{host}/robots.txt", {})
-                self.robots[host] = Robots(found.data[:LARGEST_ROBOTS_BYTES].decode("utf-8", "replace"))
+                response = self._fetch(f"{host}/robots.txt", {})
+                self.robots[host] = Robots(response.data[:LARGEST_ROBOTS_BYTES].decode("utf-8", "replace"))
             except EgressRefused:  # there is none; an address that is not allowed refuses its pages too
                 self.robots[host] = Robots()
             except EgressFailed as error:
                 self.robots[host] = error
         return self.robots[host]
 
-    def _page(self, url: str, stamp: Stamp | None) -> Fetched | EgressError:
-        past = self.past.get(url, {})
+    def _fetch_page(self, url: str, stamp: Stamp | None) -> Fetched | EgressError:
+        state = self.states.get(url, {})
         headers = {}
-        if stamp is not None and stamp[2] == "indexed" and (not self.source.depth or "links" in past):
-            sent = {"If-None-Match": past.get("etag"), "If-Modified-Since": past.get("modified")}
-            headers = {name: value for name, value in sent.items() if value}
+        if stamp is not None and stamp[2] == "indexed" and (not self.source.depth or "links" in state):
+            conditions = {"If-None-Match": state.get("etag"), "If-Modified-Since": state.get("modified")}
+            headers = {name: value for name, value in conditions.items() if value}
         try:
             return self._fetch(url, headers)
         except EgressError as error:
@@ -158,46 +162,50 @@ class Crawl:
 
         return retry(ask, retries=2)
 
-    def _note(self, url: str, page: Fetched | EgressError, *, start: bool, known: bool) -> dict[str, Any] | None:
-        """Gather what a page holds; what to remember of it: nothing where it is gone, None where it is as it was."""
+    def _collect_page(
+        self, url: str, page: Fetched | EgressError, *, is_start: bool, is_stored: bool
+    ) -> dict[str, Any] | None:
+        """Collect what a page holds; return what to remember: nothing if it is gone, None if it has not changed."""
         if isinstance(page, EgressError):
             if page.status not in GONE:
                 self._fail(url, page)
                 return None
-            return self._lose(url, f"The page does not exist ({page.status}).", said=start and not known)
+            return self._lose(url, f"The page does not exist ({page.status}).", is_reported=is_start and not is_stored)
         if page.status == 304:
             return None
-        if self._is_other(url, page, start=start):
-            return self._lose(url, f"It leads to {page.url}, which is read itself or not to be read.", said=start)
+        if self._is_other(url, page, is_start=is_start):
+            return self._lose(
+                url, f"It leads to {page.url}, which is read itself or not to be read.", is_reported=is_start
+            )
         if (reader := page_reader(page, self.readers)) is None:
-            self.gathering.unread[page.header("content-type").partition(";")[0] or "without type"] += 1
-            return self._lose(url, "", said=False)
-        self.gathering.hold(url, page_bytes(page), changed_s(page), reader)
-        said: dict[str, Any] = {"etag": page.header("etag"), "modified": page.header("last-modified")}
+            self.collector.unread[page.header("content-type").partition(";")[0] or "without type"] += 1
+            return self._lose(url, "", is_reported=False)
+        self.collector.add(url, page_bytes(page), last_modified_s(page), reader)
+        state: dict[str, Any] = {"etag": page.header("etag"), "modified": page.header("last-modified")}
         if self.source.depth:
-            said["links"] = [link for link in links(page) if host_of(link) == host_of(page.url)]
-        return said
+            state["links"] = [link for link in find_links(page) if host_of(link) == host_of(page.url)]
+        return state
 
-    def _is_other(self, url: str, page: Fetched, *, start: bool) -> bool:
-        """Whether a redirect led to a page that is read itself, or out of what is to be read."""
-        if (end := normal(page.url)) == url:
+    def _is_other(self, url: str, page: Fetched, *, is_start: bool) -> bool:
+        """Return whether a redirect led to a page that is read itself, or out of what is to be read."""
+        if (end := normalize_url(page.url)) == url:
             return False
         if end in self.seen:
             return True
         rules = self._rules(host_of(end)) if host_of(end) in self.robots else Robots()
-        if not start and (host_of(end) != host_of(url) or not end.startswith(self.source.within)):
+        if not is_start and (host_of(end) != host_of(url) or not end.startswith(self.source.prefix)):
             return True
         self.seen[end] = None
         return isinstance(rules, Robots) and not rules.allows(end)
 
     def _fail(self, url: str, error: EgressError) -> None:
-        self.gathering.fail(url, error)
+        self.collector.fail(url, error)
         self.is_whole = False
 
-    def _lose(self, url: str, reason: str, *, said: bool) -> dict[str, Any]:
-        self.gathering.lose(url)
-        if said:
-            self.gathering.skip(url, reason)
+    def _lose(self, url: str, reason: str, *, is_reported: bool) -> dict[str, Any]:
+        self.collector.lose(url)
+        if is_reported:
+            self.collector.skip(url, reason)
         return {}
 
 
@@ -254,23 +262,25 @@ class WebPages(Source):
                 "No page is named. Write start: [https://HOST/PATH], or sitemap: https://HOST/sitemap.xml."
             )
         for address in addresses:
-            if not normal(address):
-                shown = without_password(address)
-                raise SourceError(f"{shown!r} is not a page address. Write https://HOST/PATH, without a password.")
+            if not normalize_url(address):
+                safe_address = without_password(address)
+                raise SourceError(
+                    f"{safe_address!r} is not a page address. Write https://HOST/PATH, without a password."
+                )
         if self.depth < 0 or self.most < 1 or self.at_once < 1 or self.delay_s < 0:
             raise SourceError("A number is too small. Write depth and delay_s from 0, most and at_once from 1.")
 
     @property
     def id(self) -> str:
-        return f"web:{self.name or normal((*self.start, self.sitemap)[0])}"
+        return f"web:{self.name or normalize_url((*self.start, self.sitemap)[0])}"
 
     @property
-    def within(self) -> str:
-        """How the addresses of pages begin that are not named."""
+    def prefix(self) -> str:
+        """Return how the addresses of pages begin that are not named."""
         if self.below or not self.start:
-            return normal(self.below) if self.below else ""
-        first = normal(self.start[0]).partition("?")[0]
+            return normalize_url(self.below) if self.below else ""
+        first = normalize_url(self.start[0]).partition("?")[0]
         return first[: first.rindex("/") + 1]
 
-    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
-        yield from Crawl(self, memory, readers).lots()
+    def change_batches(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
+        yield from Crawl(self, memory, readers).change_batches()

@@ -21,7 +21,7 @@ from spolia.indexing.readers.html import DEEPEST, depth_of, flatten
 from spolia.indexing.readers.reader import FileReader, for_web, reader_of
 from spolia.indexing.readers.safe_xml import decode_xml, report_events
 from spolia.indexing.sources.source import LONGEST_URI
-from spolia.types import Value, kept
+from spolia.types import Value, lazy_property
 
 LARGEST_ROBOTS_BYTES = 512_000
 LONGEST_DELAY_S = 30.0
@@ -40,13 +40,13 @@ class Robots(Value):
 
     def allows(self, url: str) -> bool:
         parts = urlsplit(url)
-        path = _plain(parts.path or "/") + (f"?{_plain(parts.query)}" if parts.query else "")
-        fitting = [(len(rule), allows) for rule, allows in self._rules if _fits(rule, path)]
+        path = _normalize_path(parts.path or "/") + (f"?{_normalize_path(parts.query)}" if parts.query else "")
+        fitting = [(len(rule), allows) for rule, allows in self._rules if _matches(rule, path)]
         return max(fitting, default=(0, True))[1]
 
-    @kept
+    @lazy_property
     def delay_s(self) -> float:
-        """Seconds between two requests, where the site says so; not more than 30."""
+        """Return the seconds between two requests, where the site says so; not more than 30."""
         for name, value in self._lines:
             if name == "crawl-delay":
                 try:
@@ -55,17 +55,17 @@ class Robots(Value):
                     continue
         return 0.0
 
-    @kept
+    @lazy_property
     def _rules(self) -> list[tuple[str, bool]]:
-        said = (line for line in self._lines if line[0] in ("allow", "disallow") and line[1])
-        return [(_plain(path), name == "allow") for name, path in said]
+        rule_lines = (line for line in self._lines if line[0] in ("allow", "disallow") and line[1])
+        return [(_normalize_path(path), name == "allow") for name, path in rule_lines]
 
-    @kept
+    @lazy_property
     def _lines(self) -> list[tuple[str, str]]:
-        """The lines for this program: those under its name, else those for all."""
+        """Return the lines for this program: those under its name, else those for all."""
         by_agent: dict[str, list[tuple[str, str]]] = {"*": []}
         agents, in_head = set[str](), False
-        for name, value in _lines(self.text):
+        for name, value in _split_lines(self.text):
             if name == "user-agent":
                 agents = agents if in_head else set()
                 agents.add(agent := value.lower().split("/")[0].strip())
@@ -77,34 +77,34 @@ class Robots(Value):
         return by_agent.get(self.agent, by_agent["*"])
 
 
-def _lines(text: str) -> Iterator[tuple[str, str]]:
+def _split_lines(text: str) -> Iterator[tuple[str, str]]:
     for line in text.lstrip("\ufeff").splitlines():
         name, colon, value = line.partition("#")[0].partition(":")
         if colon:
             yield name.strip().lower(), value.strip()
 
 
-def _plain(path: str) -> str:
-    """A path in one of the ways in which it can be written."""
+def _normalize_path(path: str) -> str:
+    """Return a path in one spelling of the many that it may have."""
     return quote(unquote(path), safe="/*$?=&%:@!,;~'()+")
 
 
-def _fits(rule: str, path: str) -> bool:
+def _matches(rule: str, path: str) -> bool:
     first, *pieces = rule.removesuffix("$").split("*")
     if not path.startswith(first):
         return False
-    at = len(first)
+    position = len(first)
     for piece in pieces[:-1] if rule.endswith("$") else pieces:
-        if (found := path.find(piece, at)) < 0:
+        if (start := path.find(piece, position)) < 0:
             return False
-        at = found + len(piece)
+        position = start + len(piece)
     if not rule.endswith("$"):
         return True
-    return path.endswith(pieces[-1]) and len(path) - len(pieces[-1]) >= at if pieces else len(path) == at
+    return path.endswith(pieces[-1]) and len(path) - len(pieces[-1]) >= position if pieces else len(path) == position
 
 
 class Turns:
-    """For threads that ask several hosts."""
+    """Turns of threads that ask several hosts."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
@@ -114,10 +114,10 @@ class Turns:
         """Wait for a turn; the next one comes `delay_s` seconds later."""
         with self._lock:
             now = time.monotonic()
-            at = max(now, self._next.get(host, now))
-            self._next[host] = at + delay_s
-        if at > now:
-            pause(at - now)
+            start = max(now, self._next.get(host, now))
+            self._next[host] = start + delay_s
+        if start > now:
+            pause(start - now)
 
 
 MOST_LINKS = 5_000
@@ -127,8 +127,8 @@ _ALIASES = {"application/xhtml+xml": "text/html", "text/xml": "application/xml",
 _ODD = re.compile(r"[\x00-\x20\x7f\"<>\\^`{|}]|[^\x00-\x7f]")
 
 
-def normal(url: str, base: str = "") -> str:
-    """An address in one form: complete, without a fragment, host in lower case, no port that goes without saying.
+def normalize_url(url: str, base: str = "") -> str:
+    """Return an address in one form: complete, without a fragment, host in lower case, without its default port.
 
     Empty for an invalid web address, or one that is too long.
     """
@@ -141,37 +141,39 @@ def normal(url: str, base: str = "") -> str:
         return ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     host += f":{port}" if port and port != {"http": 80, "https": 443}[parts.scheme] else ""
-    found = urlunsplit((parts.scheme, host, _ascii(parts.path) or "/", _ascii(parts.query), ""))
-    return found if len(found) <= LONGEST_URI else ""
+    address = urlunsplit((parts.scheme, host, _quote_odd(parts.path) or "/", _quote_odd(parts.query), ""))
+    return address if len(address) <= LONGEST_URI else ""
 
 
-def _ascii(text: str) -> str:
-    return _ODD.sub(lambda found: quote(found[0], errors="replace"), text)
+def _quote_odd(text: str) -> str:
+    return _ODD.sub(lambda match: quote(match[0], errors="replace"), text)
 
 
 def host_of(url: str) -> str:
-    """Scheme, host and port of an address."""
+    """Return scheme, host and port of an address."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def media_type(found: Fetched) -> tuple[str, str]:
-    """The kind of content and its encoding, as the server states them."""
-    said = Message()
-    said["content-type"] = found.header("content-type") or "application/octet-stream"
-    return _ALIASES.get(said.get_content_type(), said.get_content_type()), (said.get_content_charset() or "").lower()
+def media_type(page: Fetched) -> tuple[str, str]:
+    """Return the kind of content and its encoding, as the server states them."""
+    message = Message()
+    message["content-type"] = page.header("content-type") or "application/octet-stream"
+    return _ALIASES.get(message.get_content_type(), message.get_content_type()), (
+        message.get_content_charset() or ""
+    ).lower()
 
 
-def page_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
-    """The reader of a page: by the media type that the server names, else by the page's name. Of HTML, which is mostly
-    menus and banners on the web, it reads the main content."""
-    reader = _typed_reader(found, readers)
+def page_reader(page: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
+    """Return the reader of a page: by the media type that the server names, else by the page's name. Of HTML, which is
+    mostly menus and banners on the web, it reads the main content."""
+    reader = _find_reader(page, readers)
     return for_web(reader) if reader is not None else None
 
 
-def _typed_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
-    kind, _ = media_type(found)
-    name = urlsplit(found.url).path.rpartition("/")[2] or "index"
+def _find_reader(page: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
+    kind, _ = media_type(page)
+    name = urlsplit(page.url).path.rpartition("/")[2] or "index"
     by_name = reader_of(name, readers)
     if kind in _VAGUE:
         return by_name or (readers.get(".txt") if kind == "text/plain" else None)
@@ -181,45 +183,45 @@ def _typed_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileRead
     if by_kind is not None:
         return by_kind
     endings = mimetypes.guess_all_extensions(kind, strict=False)
-    known = next((readers[ending] for ending in endings if ending in readers), None)
-    return known or (by_name if kind.startswith("application/") else None)
+    by_ending = next((readers[ending] for ending in endings if ending in readers), None)
+    return by_ending or (by_name if kind.startswith("application/") else None)
 
 
-def page_bytes(found: Fetched) -> bytes:
-    """The content; text whose encoding the server states, which the text need not know, is UTF-8 with its mark."""
-    kind, charset = media_type(found)
+def page_bytes(page: Fetched) -> bytes:
+    """Return the content; text in an encoding that the server states becomes UTF-8 with its mark."""
+    kind, charset = media_type(page)
     if not charset or not (kind.startswith("text/") or kind.endswith("xml")):
-        return found.data
+        return page.data
     try:
         codec = codecs.lookup(charset)
         if codec.name in ("utf-8", "ascii") or not getattr(codec, "_is_text_encoding", True):
-            return found.data
-        return codecs.BOM_UTF8 + codec.decode(found.data, "replace")[0].encode("utf-8", "replace")
+            return page.data
+        return codecs.BOM_UTF8 + codec.decode(page.data, "replace")[0].encode("utf-8", "replace")
     except (LookupError, ValueError):
-        return found.data
+        return page.data
 
 
-def changed_s(found: Fetched) -> float | None:
-    """When it was changed last, in seconds since 1970; None where the server does not say."""
+def last_modified_s(page: Fetched) -> float | None:
+    """Return when it was changed last, in seconds since 1970; None where the server does not say."""
     try:
-        return parsedate_to_datetime(found.header("last-modified")).timestamp()
+        return parsedate_to_datetime(page.header("last-modified")).timestamp()
     except (ValueError, TypeError, OverflowError):
         return None
 
 
-def links(found: Fetched) -> tuple[str, ...]:
-    """Where a page of HTML leads to, in order and each once; links that ask not to be followed are left out."""
-    if media_type(found)[0] != "text/html":
+def find_links(page: Fetched) -> tuple[str, ...]:
+    """Return where a page of HTML leads to, in order and each once; links that ask not to be followed are left out."""
+    if media_type(page)[0] != "text/html":
         return ()
 
-    html = found.data.decode("utf-8", "replace")
+    html = page.data.decode("utf-8", "replace")
     tree = lexbor.LexborHTMLParser(flatten(html) if depth_of(html) > DEEPEST else html)
     bases = tree.css("base[href]")
-    base = urljoin(found.url, bases[0].attributes.get("href") or "") if bases else found.url
+    base = urljoin(page.url, bases[0].attributes.get("href") or "") if bases else page.url
     leads: dict[str, None] = {}
     for node in tree.css("a[href], area[href]"):
         if "nofollow" not in (node.attributes.get("rel") or "").lower():
-            if url := normal(node.attributes.get("href") or "", base):
+            if url := normalize_url(node.attributes.get("href") or "", base):
                 leads[url] = None
             if len(leads) >= MOST_LINKS:
                 break
@@ -229,57 +231,57 @@ def links(found: Fetched) -> tuple[str, ...]:
 MOST_SITEMAPS, MOST_LOCATIONS, LARGEST_SITEMAP = 100, 50_000, 60_000_000
 
 
-def listed(url: str, fetched: Callable[[str], Fetched]) -> Iterator[str]:
-    """Addresses of pages in a sitemap and in the sitemaps that it names, on its own host; `fetched` asks for them."""
-    todo, seen = deque([url]), set[str]()
+def list_sitemap(url: str, fetch: Callable[[str], Fetched]) -> Iterator[str]:
+    """Yield addresses of pages in a sitemap and in the sitemaps that it names, on its own host; `fetch` asks for them."""
+    todo, seen_urls = deque([url]), set[str]()
     while todo:
-        if (at := todo.popleft()) in seen:
+        if (sitemap := todo.popleft()) in seen_urls:
             continue
-        seen.add(at)
-        for is_sitemap, location in locations(_unpacked(fetched(at), at), at):
+        seen_urls.add(sitemap)
+        for is_sitemap, location in parse_sitemap(_unpack(fetch(sitemap), sitemap), sitemap):
             if host_of(location) != host_of(url):
                 continue
             if not is_sitemap:
                 yield location
-            elif len(seen) + len(todo) < MOST_SITEMAPS:
+            elif len(seen_urls) + len(todo) < MOST_SITEMAPS:
                 todo.append(location)
 
 
-def locations(data: bytes, url: str) -> Iterator[tuple[bool, str]]:
-    """What a sitemap lists (sitemaps.org): whether it is another sitemap, and its address."""
-    found: list[tuple[bool, str]] = []
+def parse_sitemap(data: bytes, url: str) -> Iterator[tuple[bool, str]]:
+    """Yield what a sitemap lists (sitemaps.org): whether it is another sitemap, and its address."""
+    entries: list[tuple[bool, str]] = []
     text: list[str] | None = None
-    within = ""
+    element = ""
 
-    def start(name: str, said: dict[str, str]) -> None:
-        nonlocal text, within
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal text, element
         plain = name.rpartition("}")[2]
         if plain in ("url", "sitemap"):
-            within = plain
+            element = plain
         text = [] if plain == "loc" else text
 
     def end(name: str) -> None:
         nonlocal text
         if name.rpartition("}")[2] == "loc" and text is not None:
-            if (location := normal("".join(text), url)) and len(found) < MOST_LOCATIONS:
-                found.append((within == "sitemap", location))
+            if (location := normalize_url("".join(text), url)) and len(entries) < MOST_LOCATIONS:
+                entries.append((element == "sitemap", location))
             text = None
 
     report_events(
         decode_xml(data, url).text, url, start, end, lambda words: text.append(words) if text is not None else None
     )
-    if not found and b"<" not in data[:1000]:
+    if not entries and b"<" not in data[:1000]:
         raise SourceError(f"{url} is not a sitemap.")
-    yield from found
+    yield from entries
 
 
-def _unpacked(found: Fetched, url: str) -> bytes:
-    """A sitemap as it is before it was packed, which many are."""
-    if not found.data.startswith(b"\x1f\x8b"):
-        return found.data
+def _unpack(page: Fetched, url: str) -> bytes:
+    """Decompress a sitemap; many are compressed."""
+    if not page.data.startswith(b"\x1f\x8b"):
+        return page.data
     unpacking = zlib.decompressobj(31)
     try:
-        data = unpacking.decompress(found.data, LARGEST_SITEMAP)
+        data = unpacking.decompress(page.data, LARGEST_SITEMAP)
     except zlib.error as error:
         raise SourceError(f"{url} is damaged: {error}.") from error
     if unpacking.unconsumed_tail:

@@ -22,8 +22,8 @@ from spolia.indexing.splitters.windows import (
 )
 from spolia.stores.definition import Part, Piece, Splitter, places_in, regions_in
 from spolia.stores.lexical.analysis import is_mostly_words
-from spolia.types import Region, kept
-from spolia.types.value import maker
+from spolia.types import Region, lazy_property
+from spolia.types.value import unchecked_constructor
 
 LETTERS_PER_TOKEN = 2
 """Characters of a word for each token at least, on average; one in scripts that put no blanks between words, and in
@@ -136,7 +136,7 @@ class SizedSplitter(Splitter):
         for start, end, section in Windows(text, self.bound, overlap).join_atoms(atoms):
             yield Piece(text[start:end], start, str(section))
 
-    @kept
+    @lazy_property
     def bound(self) -> SizeBound:
         lengths = Lengths(self.tokenizer, self.chars_per_token, self.covered) if self.tokenizer else None
         return SizeBound(self.size, self.size * self.chars_per_token, lengths.count if lengths else None)
@@ -217,7 +217,7 @@ class SlidingWindow(SizedSplitter):
             yield _piece(text[start:end], start, table_head(text, regions, start, self.context_characters))
 
 
-_piece = maker(Piece)
+_piece = unchecked_constructor(Piece)
 _AROUND_CELL = 4
 """Characters at most that a line of a table has for each cell beside its words."""
 

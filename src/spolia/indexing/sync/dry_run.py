@@ -1,4 +1,4 @@
-"""What a run of `sync` would do, rehearsed: nothing is written, no model is asked."""
+"""Dry run of `sync`: it writes nothing and asks no model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from spolia.filters import Field, notes_on
 from spolia.indexing.readers.reader import versioned_name
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
-from spolia.indexing.sync.cost_estimate import DryRun, ModelUse, asks, without_models
-from spolia.indexing.sync.files import FileListing, Files, SourceChanges, refuse_other
-from spolia.indexing.sync.groups import RequestedGroups, behind, is_embedded_first, main_definition
+from spolia.indexing.sync.cost_estimate import DryRun, ModelUse, asks_models, make_dry_build
+from spolia.indexing.sync.files import FileListing, Files, SourceChanges, refuse_other_folder
+from spolia.indexing.sync.groups import RequestedGroups, find_groups_behind, is_embedded_first, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.prefetch import open_prefetch
-from spolia.indexing.sync.report import Progress, SyncReport, TotalProgress, together
-from spolia.indexing.sync.sync import lots, refuse_swapped, told_apart
-from spolia.indexing.sync.sync_run import SyncOptions, staged
+from spolia.indexing.sync.report import Progress, SyncReport, TotalProgress, merge_reports
+from spolia.indexing.sync.sync import listings, refuse_swapped, split_sources
+from spolia.indexing.sync.sync_run import SyncOptions, run_round
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder
@@ -35,14 +35,14 @@ from spolia.stores.groups.nodes import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest, sort_groups
 from spolia.types import Scalar, Value
-from spolia.types.value import names_checked
+from spolia.types.value import check_names
 
 Change = Literal["kept", "new", "rebuilt", "embedded"]
 
 
 @dataclass(frozen=True)
 class GroupPlan(Value):
-    """What would become of a node group.
+    """Planned change of a node group.
 
     Args:
         change: `kept` in step, `new`, `rebuilt` as a whole, or `embedded`: its nodes stay, and are embedded or searched
@@ -78,7 +78,7 @@ class GroupPlan(Value):
 
 @dataclass(frozen=True)
 class SyncPlan(Value):
-    """What a run would do.
+    """Plan of a sync run.
 
     Args:
         rebuild: the main group is built again, for which `sync` needs `rebuild=True`.
@@ -106,7 +106,7 @@ class SyncPlan(Value):
     seconds: float | None = None
 
 
-@names_checked
+@check_names
 def planned(
     sources: str | Path | Source | Sequence[str | Path | Source],
     corpus: Corpus,
@@ -153,60 +153,60 @@ def planned(
     """
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
-    wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known)
-    with ExitStack() as open:
-        place = Path(open.enter_context(TemporaryDirectory(prefix="spolia-")))
-        prefetch = open.enter_context(open_prefetch(place, workers, limits))
-        there = corpus if corpus.exists() else Corpus(place / "empty.spolia").create()
-        writer = open.enter_context(closing(DryRun(there.backend)))
+    requested_groups = _CountedGroups(group, main_definition(splitter, embedder, analyzer), groups, known)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="spolia-")))
+        prefetch = stack.enter_context(open_prefetch(folder, workers, limits))
+        existing = corpus if corpus.exists() else Corpus(folder / "empty.spolia").create()
+        writer = stack.enter_context(closing(DryRun(existing.backend)))
         if fields is not None:
             writer.declare(fields)
-        before, changes = dict(writer.manifests), _Changes(progress)
-        nothing = SourceChanges(Files(by_suffix(readers)))
-        renews = group in before and wanted.define(writer, nothing, prefetch, rebuild=True)
-        renews = renews and not is_embedded_first(before[group], writer.manifests[group])
+        old_manifests, changes = dict(writer.manifests), _Changes(progress)
+        no_changes = SourceChanges(Files(by_suffix(readers)))
+        renews = group in old_manifests and requested_groups.define(writer, no_changes, prefetch, rebuild=True)
+        renews = renews and not is_embedded_first(old_manifests[group], writer.manifests[group])
         reread = rebuild or renews or bool(writer.redefined)
-        how = SyncOptions(wanted, progress=changes.note, rebuild=True, reread=reread)
+        options = SyncOptions(requested_groups, progress=changes.note, rebuild=True, reread=reread)
         labels, failed = partial(DocumentLabels, metadata, access), list[tuple[str, str]]()
         reports: list[SyncReport] = []
-        for found in lots(sources, corpus, labels, readers, failed, follow_links, reread, asks=not fast):
+        for listing in listings(sources, corpus, labels, readers, failed, follow_links, reread, asks_sources=not fast):
             if not rebuild:
-                refuse_other(found, writer.stamps(found.uris), writer)
+                refuse_other_folder(listing, writer.stamps(listing.uris), writer)
             if fast:
-                wanted.define(writer, found, prefetch, rebuild=True)
-                reports.append(changes.guess(writer.sources(), found))
+                requested_groups.define(writer, listing, prefetch, rebuild=True)
+                reports.append(changes.guess(writer.sources(), listing))
             else:
-                run = staged(writer, found, labels(), prefetch, how)
-                reports.append(run.tally.report(writer.generation, found, 0.0))
-                changes.total.next()
+                run = run_round(writer, listing, labels(), prefetch, options)
+                reports.append(run.tally.report(writer.generation, listing, 0.0))
+                changes.total.begin_next()
         if group not in writer.manifests:
-            wanted.define(writer, nothing, prefetch, rebuild=True)
-        report = together(reports, failed)
-        builds = wanted.exact(writer.manifests)
+            requested_groups.define(writer, no_changes, prefetch, rebuild=True)
+        report = merge_reports(reports, failed)
+        builds = requested_groups.real_builds(writer.manifests)
         return SyncPlan(
             renews,
             **{name: tuple(uris) for name, uris in changes.by_kind.items()},
             failed=report.failed,
-            unasked=tuple(one.id for one in told_apart(sources)[1]) if fast else (),
+            unasked=tuple(source.id for source in split_sources(sources)[1]) if fast else (),
             again=report.unchanged if renews else 0,
             unchanged=0 if renews else report.unchanged,
-            groups=tuple(_plans(writer, before, builds, None if fast else wanted.asked)),
+            groups=tuple(_plan_groups(writer, old_manifests, builds, None if fast else requested_groups.model_uses)),
             fields=notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else (),
-            seconds=time.perf_counter() - began + _embedding_s(writer, builds) if timed and not fast else None,
+            seconds=time.perf_counter() - began + _estimate_embedding_s(writer, builds) if timed and not fast else None,
         )
 
 
 @dataclass(frozen=True)
-class _Wanted(RequestedGroups):
-    """Groups that grow without asking a model; `asked` counts by group what models would have been asked for."""
+class _CountedGroups(RequestedGroups):
+    """Requested groups that are built without asking a model; `model_uses` counts by group what would be asked."""
 
-    asked: dict[str, ModelUse] = field(default_factory=dict)
+    model_uses: dict[str, ModelUse] = field(default_factory=dict)
 
     def builds(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
-        return [without_models(build, self.asked) for build in self.exact(manifests)]
+        return [make_dry_build(build, self.model_uses) for build in self.real_builds(manifests)]
 
-    def exact(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
-        """How the groups grow really."""
+    def real_builds(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
+        """Return the builds with their real transforms."""
         return RequestedGroups.builds(self, manifests)
 
 
@@ -221,11 +221,11 @@ class _Changes:
         if (kind := names.get(now.change, now.change)) in self.by_kind:
             self.by_kind[kind].append(now.uri)
 
-    def guess(self, before: Mapping[str, SourceRow], found: FileListing) -> SyncReport:
+    def guess(self, stored_rows: Mapping[str, SourceRow], listing: FileListing) -> SyncReport:
         unchanged = 0
-        self.by_kind["gone"] += [uri for uri in before if found.misses(uri)]
-        for uri, file in found.files.items():
-            if (row := before.get(uri)) is None:
+        self.by_kind["gone"] += [uri for uri in stored_rows if listing.misses(uri)]
+        for uri, file in listing.files.items():
+            if (row := stored_rows.get(uri)) is None:
                 self.by_kind["new"].append(uri)
             elif (row.size, row.mtime_ns, row.reader) == (file.size, file.mtime_ns, versioned_name(file.reader)):
                 unchanged += 1
@@ -234,62 +234,69 @@ class _Changes:
         return SyncReport(0, unchanged=unchanged)
 
 
-def _plans(
-    writer: DryRun, before: Mapping[str, Manifest], builds: Sequence[GroupBuild], asked: dict[str, ModelUse] | None
+def _plan_groups(
+    writer: DryRun,
+    old_manifests: Mapping[str, Manifest],
+    builds: Sequence[GroupBuild],
+    model_uses: dict[str, ModelUse] | None,
 ) -> Iterator[GroupPlan]:
     by_name = {build.group: build for build in builds}
-    untold: set[str] = set()
+    uncountable: set[str] = set()
     for manifest in sort_groups(writer.manifests):
         name = manifest.group
-        build, counted, plan = by_name[name], writer.of(name), GroupPlan(name, "kept" if name in before else "new")
-        if name in before and name in writer.redefined | writer.embedded:
-            why = before[name].differences(manifest) or ("everything is indexed again",)
-            plan = plan.but(change="rebuilt" if name in writer.redefined else "embedded", why=why)
-        is_told = asked is not None and {build.parent, build.ref}.isdisjoint(untold)
+        build, group_count, plan = (
+            by_name[name],
+            writer.count_of(name),
+            GroupPlan(name, "kept" if name in old_manifests else "new"),
+        )
+        if name in old_manifests and name in writer.redefined | writer.embedded:
+            reasons = old_manifests[name].differences(manifest) or ("everything is indexed again",)
+            plan = plan.but(change="rebuilt" if name in writer.redefined else "embedded", why=reasons)
+        is_countable = model_uses is not None and {build.parent, build.ref}.isdisjoint(uncountable)
         unknown = {"nodes": None, "texts": 0, "pictures": None if manifest.by_picture else 0}
-        if left := behind([build]):
-            untold.add(name)
-            yield plan.but(**unknown | {"why": (left[0][1],), "texts": None})
-        elif asks(build.transform) or not is_told:
-            untold.add(name)
+        if groups_behind := find_groups_behind([build]):
+            uncountable.add(name)
+            yield plan.but(**unknown | {"why": (groups_behind[0][1],), "texts": None})
+        elif asks_models(build.transform) or not is_countable:
+            uncountable.add(name)
             texts = None if manifest.embeddings else 0
-            of_models = _of_models(build, (asked or {}).get(name, ModelUse()) if is_told else None)
-            yield plan.but(**unknown | {"texts": texts, "text_tokens": texts}, **of_models)
+            model_fields = _model_use_fields(build, (model_uses or {}).get(name, ModelUse()) if is_countable else None)
+            yield plan.but(**unknown | {"texts": texts, "text_tokens": texts}, **model_fields)
         else:
             yield plan.but(
                 nodes=writer.node_counts[name],
-                texts=counted.texts,
-                pictures=counted.pictures,
-                known=counted.known,
-                text_tokens=counted.tokens,
-                **_of_models(build, (asked or {}).get(name, ModelUse())),
+                texts=group_count.texts,
+                pictures=group_count.pictures,
+                known=group_count.already_embedded,
+                text_tokens=group_count.tokens,
+                **_model_use_fields(build, (model_uses or {}).get(name, ModelUse())),
             )
 
 
-def _of_models(build: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
-    if (each := build.transform.calls()) == 0:
+def _model_use_fields(build: GroupBuild, model_use: ModelUse | None) -> dict[str, Any]:
+    if (calls_per_part := build.transform.calls()) == 0:
         return {}
-    if asked is None:
+    if model_use is None:
         return dict.fromkeys(("calls", "prompts", "input_tokens", "output_tokens"))
     return {
-        "calls": times(each, asked.parts),
-        "prompts": asked.usage.calls,
-        "input_tokens": asked.usage.input_tokens,
-        "output_tokens": asked.usage.output_tokens,
-        "cost_usd": asked.usage.cost_usd if asked.has_price else None,
+        "calls": times(calls_per_part, model_use.parts),
+        "prompts": model_use.usage.calls,
+        "input_tokens": model_use.usage.input_tokens,
+        "output_tokens": model_use.usage.output_tokens,
+        "cost_usd": model_use.usage.cost_usd if model_use.has_price else None,
     }
 
 
-def _embedding_s(writer: DryRun, builds: Sequence[GroupBuild]) -> float:
-    """Seconds to embed, as long as a sample took for its characters."""
+def _estimate_embedding_s(writer: DryRun, builds: Sequence[GroupBuild]) -> float:
+    """Estimate the seconds that embedding takes, from a sample of the texts."""
     total = 0.0
     for build in builds:
-        counted = writer.of(build.group)
+        group_count = writer.count_of(build.group)
         for embedder in build.embedders:
-            sample = counted.sample.get(embedder.name, ())
+            sample = group_count.sample.get(embedder.name, ())
             if sample and isinstance(embedder, Embedder):
                 began = time.perf_counter()
                 embedder.embed(sample, kind="passage")
                 took = time.perf_counter() - began
-                total += took * counted.characters / sum(map(len, sample)) / len(build.embedders)
+                total += took * group_count.characters / sum(map(len, sample)) / len(build.embedders)
     return total

@@ -1,4 +1,4 @@
-"""Files that are to be documents, as a walk through folders found them or somebody gave them."""
+"""Files to index: found by walking folders, or given by the caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spolia.stores.backends.publication import Draft
 from spolia.stores.backends.rows import Stamp
 from spolia.stores.files import DATABASE, PINS
 from spolia.types import Value
-from spolia.types.value import maker
+from spolia.types.value import unchecked_constructor
 
 TEXT = "text:"
 """How the uris of documents begin that were given as texts."""
@@ -34,13 +34,13 @@ _ELSEWHERE = re.compile(r"text:|[a-z][a-z0-9+.-]*://")
 
 
 def is_elsewhere(uri: str) -> bool:
-    """Whether a document is of no folder: nothing that a walk finds or misses concerns it. No path has `://` in it."""
+    """Return whether a document belongs to no folder, so that no walk finds or misses it. No path has `://` in it."""
     return _ELSEWHERE.match(uri) is not None
 
 
 @dataclass(frozen=True)
 class File(Value):
-    """A file that a reader reads: `uri` is its path in the folder, with `/`; `data` its bytes, where it is no file.
+    """File that a reader reads: `uri` is its path in the folder, with `/`; `data` its bytes, if it is not on disk.
 
     `identity`: device and number of the file when it was listed, of a link those of its target; `place`: those of the
     folder in which it was listed.
@@ -57,7 +57,7 @@ class File(Value):
     place: tuple[int, int] | None = field(default=None, repr=False)
 
     def load(self, spool: Path | None = None) -> Loaded:
-        """Its bytes as they are now; those of a large file in a copy in the folder `spool`, where there is one."""
+        """Return its bytes as they are now; a large file is copied into the folder `spool`, if given."""
         if self.data is not None:
             return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
         return load(self.path, follow=self.is_link, spool=spool, identity=self.identity, place=self.place)
@@ -66,65 +66,65 @@ class File(Value):
 class Files(Mapping[str, File]):
     """Files by uri, in the order in which they came.
 
-    There may be many, of which few have changed. So plain tuples are `kept`, which Python's collector of garbage leaves
+    There may be many, of which few have changed. So plain tuples are `entries`, which Python's collector of garbage leaves
     out, and a `File` is made when it is asked for.
     """
 
     def __init__(self, readers: Mapping[str, FileReader]) -> None:
         self.readers = readers
-        self.kept: dict[str, tuple[int, int, str, bool, tuple[int, int] | None]] = {}
+        self.entries: dict[str, tuple[int, int, str, bool, tuple[int, int] | None]] = {}
         self.places: dict[str, tuple[int, int]] = {}
         self._data: dict[str, bytes] = {}
-        self._known: dict[str, FileReader] = {}
+        self._readers_by_suffix: dict[str, FileReader] = {}
 
     def __len__(self) -> int:
-        return len(self.kept)
+        return len(self.entries)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.kept)
+        return iter(self.entries)
 
     def __contains__(self, uri: object) -> bool:
-        return uri in self.kept
+        return uri in self.entries
 
     def __getitem__(self, uri: str) -> File:
-        size, mtime_ns, path, is_link, identity = self.kept[uri]
+        size, mtime_ns, path, is_link, identity = self.entries[uri]
         suffix = suffix_of(uri)
-        if (reader := self._known.get(suffix)) is None:
+        if (reader := self._readers_by_suffix.get(suffix)) is None:
             reader = reader_of(uri.removeprefix(TEXT), self.readers) or TextReader()
-            if suffix in self._deciding:
-                self._known[suffix] = reader
+            if suffix in self._deciding_suffixes:
+                self._readers_by_suffix[suffix] = reader
         place = self.places.get(path[: path.rfind(os.sep) + 1])
         return _file(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri), identity, place)
 
-    def give(self, uri: str, data: bytes, mtime_ns: int) -> None:
-        """What is no file, but bytes."""
-        self.kept[uri], self._data[uri] = (len(data), mtime_ns, "", False, None), data
+    def add_bytes(self, uri: str, data: bytes, mtime_ns: int) -> None:
+        """Add bytes that are in no file."""
+        self.entries[uri], self._data[uri] = (len(data), mtime_ns, "", False, None), data
 
-    def only(self, uris: Iterable[str]) -> Files:
-        some = copy(self)
-        some.kept = {uri: self.kept[uri] for uri in uris}
-        return some
+    def select(self, uris: Iterable[str]) -> Files:
+        selected = copy(self)
+        selected.entries = {uri: self.entries[uri] for uri in uris}
+        return selected
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Size and time of the last change of each."""
-        return {uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in self.kept.items()}
+        """Return size and time of the last change of each file."""
+        return {uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in self.entries.items()}
 
-    def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
-        """Files with another size, time of change or reader than when they were indexed, and new ones."""
-        found: dict[str, File] = {}
+    def find_changed(self, stamps: Mapping[str, Stamp]) -> dict[str, File]:
+        """Return new files, and those with another size, time of change or reader than when they were indexed."""
+        changed_files: dict[str, File] = {}
         versions: dict[str, str] = {}  # of readers by suffix, where the end of a name decides: no `File` is made for it
-        for uri, (size, at, *_) in self.kept.items():
+        for uri, (size, mtime_ns, *_) in self.entries.items():
             suffix = suffix_of(uri)
             if (reader := versions.get(suffix)) is None:
                 reader = versioned_name(self[uri].reader)
-                if suffix in self._deciding:
+                if suffix in self._deciding_suffixes:
                     versions[suffix] = reader
-            if known.get(uri) != (size, at, "indexed", reader):
-                found[uri] = self[uri]
-        return found
+            if stamps.get(uri) != (size, mtime_ns, "indexed", reader):
+                changed_files[uri] = self[uri]
+        return changed_files
 
     @cached_property
-    def _deciding(self) -> frozenset[str]:
+    def _deciding_suffixes(self) -> frozenset[str]:
         return deciding_suffixes(frozenset(self.readers))
 
 
@@ -137,14 +137,14 @@ def deciding_suffixes(names: frozenset[str]) -> frozenset[str]:
 
 
 def suffix_of(uri: str) -> str:
-    """With its dot; empty where the dot begins the name."""
+    """Return the suffix of a uri, with its dot; empty where the dot begins the name."""
     dot = uri.rfind(".")
     return uri[dot:] if dot > 0 and uri[dot - 1] not in "/:" else ""
 
 
 @dataclass(frozen=True)
 class Skipped(Value):
-    """Something in the folder that was left out, and why."""
+    """Entry of a folder that was left out, and why."""
 
     uri: str
     reason: str
@@ -152,67 +152,69 @@ class Skipped(Value):
 
 @dataclass
 class FileListing:
-    """What there is: here, what a walk through folders found.
+    """Listing of a source's files; this one comes from walking folders.
 
     Attributes:
         unread: number of files that no reader knows, by suffix.
         unknown: their uris: what another reader made of them before is kept.
-        closed: folders that could not be listed, or hold what could not be looked at, as uris with `/` at the end, the
+        unlisted: folders that could not be listed, or hold what could not be looked at, as uris with `/` at the end, the
             whole folder as an empty one; what is in them is not known.
         source: where it is from, by the name under which a store remembers that.
         cursors: how far each part was read with this batch; an empty one is forgotten.
         folder: as the caller named it; empty where this is not all of a folder.
         folders: device and inode of each folder that was listed.
-        again: files that are read, split and asked about again although they have not changed.
+        forced_uris: files that are read, split and asked about again although they have not changed.
     """
 
     files: Files
     skipped: list[Skipped] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
-    closed: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
     source: str = ""
     cursors: Mapping[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set, kw_only=True)
     folder: str = field(default="", kw_only=True)
     folders: set[tuple[int, int]] = field(default_factory=set, kw_only=True)
-    again: frozenset[str] = field(default=frozenset(), kw_only=True)
+    forced_uris: frozenset[str] = field(default=frozenset(), kw_only=True)
 
-    def is_again(self, uri: str) -> bool:
-        """Whether a file, or the container that it is in, is to be made again."""
-        return bool(self.again) and any(uri == one or uri.startswith(f"{one}/") for one in self.again)
+    def is_forced(self, uri: str) -> bool:
+        """Return whether a file, or the container that it is in, is to be indexed again though unchanged."""
+        return bool(self.forced_uris) and any(
+            uri == forced_uri or uri.startswith(f"{forced_uri}/") for forced_uri in self.forced_uris
+        )
 
     @property
     def uris(self) -> Collection[str] | None:
-        """What has to be known of a store to compare it; None for all."""
+        """Return the uris whose rows a store must read to be compared; None for all."""
         return None
 
     def concerns(self, uri: str) -> bool:
-        """Whether it tells whether this document is there."""
-        return not is_elsewhere(uri) and not uri.startswith(self.closed) and uri not in self.unknown
+        """Return whether the listing tells if this document still exists."""
+        return not is_elsewhere(uri) and not uri.startswith(self.unlisted) and uri not in self.unknown
 
     def misses(self, uri: str) -> bool:
-        """Whether a file has been removed."""
+        """Return whether a file has been removed."""
         return uri not in self.files and self.concerns(uri)
 
     def is_deleted(self, path: str) -> bool:
-        """Whether what was listed was deleted since, or a folder above it: the next one above is as it was listed.
+        """Return whether a listed path was deleted since, or a folder above it: the next one above is as it was listed.
 
         If the whole folder vanished, or a network folder in it, the next one above is none that was listed.
         """
-        for at in () if os.path.lexists(path) else (Path(path), *Path(path).parents):
+        for candidate in () if os.path.lexists(path) else (Path(path), *Path(path).parents):
             try:
-                there = at.stat()
+                status = candidate.stat()
             except OSError as error:
-                if not isinstance(error, FileNotFoundError) or at.is_symlink():
+                if not isinstance(error, FileNotFoundError) or candidate.is_symlink():
                     return False
             else:
-                return (there.st_dev, there.st_ino) in self.folders
+                return (status.st_dev, status.st_ino) in self.folders
         return False
 
 
 @dataclass
 class SourceChanges(FileListing):
-    """Some of the files, and the uris of those `gone`; leaves all others open."""
+    """Changes of a source: some of its files, and the uris of those `gone`; it says nothing of all others."""
 
     gone: frozenset[str] = frozenset()
 
@@ -238,7 +240,7 @@ LATEST_NS = 2**63 - 1
 
 @dataclass(frozen=True)
 class Loaded(Value):
-    """All bytes of a file, of a large one the path of a copy; its size and times (nanoseconds) when they were read."""
+    """Content of a file, of a large one the path of a copy; its size and times (nanoseconds) when it was read."""
 
     content: bytes | Path = field(repr=False)
     size: int
@@ -263,7 +265,7 @@ def load(
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(attempt * SETTLED_NS / 1e9)
-        if (loaded := _attempt(path, follow, spool, identity, place)) is not None:
+        if (loaded := _try_load(path, follow, spool, identity, place)) is not None:
             return loaded
     raise DocumentError(f"It changed while it was read, {ATTEMPTS} times. Index again when it is no longer written to.")
 
@@ -271,19 +273,19 @@ def load(
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def _opened(
+def _open_listed(
     path: str, follow: bool, identity: tuple[int, int] | None, place: tuple[int, int] | None
 ) -> tuple[int, os.stat_result]:
-    """A file and its status: the file that was listed, or another one in the same folder."""
+    """Open a file and return its status: the file that was listed, or another one in the same folder."""
     flags = _READ if follow else _READ | os.O_NOFOLLOW
     descriptor = os.open(path, flags)
-    there = os.fstat(descriptor)
-    if place is None or _place(there) == identity:
-        return descriptor, there
+    status = os.fstat(descriptor)
+    if place is None or _device_and_inode(status) == identity:
+        return descriptor, status
     os.close(descriptor)
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if _place(os.fstat(folder)) != place:
+        if _device_and_inode(os.fstat(folder)) != place:
             os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)  # raises if the file is gone
             raise DocumentError("Its folder is another one than was listed. Index again.")
         descriptor = os.open(os.path.basename(path), flags, dir_fd=folder)
@@ -292,54 +294,58 @@ def _opened(
         os.close(folder)
 
 
-def _place(there: os.stat_result) -> tuple[int, int]:
-    return there.st_dev, there.st_ino
+def _device_and_inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
-def _attempt(
+def _try_load(
     path: str, follow: bool, spool: Path | None, identity: tuple[int, int] | None, place: tuple[int, int] | None
 ) -> Loaded | None:
-    descriptor, before = _opened(path, follow, identity, place)
+    descriptor, status = _open_listed(path, follow, identity, place)
     try:
-        if not stat.S_ISREG(before.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise DocumentError("It is not a file any more. Index again.")
-        if follow and identity not in (None, _place(before)):
+        if follow and identity not in (None, _device_and_inode(status)):
             raise DocumentError("It is a link to another file than when it was listed. Index again.")
-        if before.st_size > LARGEST_BYTES:
+        if status.st_size > LARGEST_BYTES:
             raise DocumentError(
-                f"It has {before.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
+                f"It has {status.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
                 "split --line-bytes=100M FILE"
             )
-        if 0 <= time.time_ns() - before.st_mtime_ns < SETTLED_NS:
+        if 0 <= time.time_ns() - status.st_mtime_ns < SETTLED_NS:
             time.sleep(SETTLED_NS / 1e9)
         content: bytes | Path
-        if spool is None or before.st_size <= IN_MEMORY:
-            content = _all_of(descriptor, before.st_size)
+        if spool is None or status.st_size <= IN_MEMORY:
+            content = _read_all(descriptor, status.st_size)
         else:
-            copy, name = mkstemp(dir=spool)
+            copy_descriptor, name = mkstemp(dir=spool)
             content = Path(name)
-            with open(descriptor, "rb", buffering=0, closefd=False) as file, open(copy, "wb") as out:
+            with open(descriptor, "rb", buffering=0, closefd=False) as file, open(copy_descriptor, "wb") as out:
                 shutil.copyfileobj(file, out, _PIECE)
-        after = os.fstat(descriptor)
+        final_status = os.fstat(descriptor)
     finally:
         os.close(descriptor)
     read = len(content) if isinstance(content, bytes) else content.stat().st_size
-    if (before.st_size, before.st_mtime_ns, read) != (after.st_size, after.st_mtime_ns, after.st_size):
+    if (status.st_size, status.st_mtime_ns, read) != (
+        final_status.st_size,
+        final_status.st_mtime_ns,
+        final_status.st_size,
+    ):
         if isinstance(content, Path):
             content.unlink()
         return None
-    made = getattr(before, "st_birthtime_ns", min(before.st_mtime_ns, before.st_ctime_ns))
-    times = after.st_mtime_ns, made, before.st_atime_ns
+    created_ns = getattr(status, "st_birthtime_ns", min(status.st_mtime_ns, status.st_ctime_ns))
+    times = final_status.st_mtime_ns, created_ns, status.st_atime_ns
     if max(times) > LATEST_NS:
         times = min(times[0], LATEST_NS), min(times[1], LATEST_NS), min(times[2], LATEST_NS)
-    return _loaded(content, after.st_size, *times)
+    return _loaded(content, final_status.st_size, *times)
 
 
-_file, _loaded = maker(File), maker(Loaded)
+_file, _loaded = unchecked_constructor(File), unchecked_constructor(Loaded)
 
 
-def _all_of(descriptor: int, size: int) -> bytes:
-    """The bytes of an open file that has as many; where it has not, those that can be had."""
+def _read_all(descriptor: int, size: int) -> bytes:
+    """Read an open file: `size` bytes, or however many it has by now."""
     read = os.read(descriptor, size + 1)
     if len(read) == size:
         return read
@@ -354,7 +360,7 @@ STORE_SUFFIX = ".spolia"
 def walk(
     folder: str | Path | Sequence[str | Path], readers: Mapping[str, FileReader], *, follow_links: bool = False
 ) -> FileListing:
-    """All files of a folder that can be read. Hidden files, stores and what links lead out to are left out.
+    """List all files of a folder that can be read. Hidden files, stores and links that lead out are left out.
 
     Of several folders and files, the uris are relative to the folder that all of them are in.
     """
@@ -366,14 +372,14 @@ def walk(
             )
     if isinstance(folder, (str, Path)):
         _refuse_no_folder(os.fspath(folder))
-        return _Walk([os.fspath(folder)], os.fspath(folder), str(folder), readers, follow_links).found
-    given = [os.path.abspath(path) for path in folder]
-    if missing := [path for path in given if not os.path.exists(path)]:
+        return _Walk([os.fspath(folder)], os.fspath(folder), str(folder), readers, follow_links).listing
+    paths = [os.path.abspath(path) for path in folder]
+    if missing := [path for path in paths if not os.path.exists(path)]:
         raise FolderError(f"There is no file or folder {missing[0]}. Write paths of files, or of folders with some.")
-    if not given:
+    if not paths:
         raise FolderError("No file and no folder is named. Write paths of files, or of folders with some.")
-    base = os.path.commonpath([path if os.path.isdir(path) else os.path.dirname(path) for path in given])
-    return _Walk(given, base, ", ".join(map(str, folder)), readers, follow_links).found
+    base = os.path.commonpath([path if os.path.isdir(path) else os.path.dirname(path) for path in paths])
+    return _Walk(paths, base, ", ".join(map(str, folder)), readers, follow_links).listing
 
 
 def _refuse_no_folder(folder: str) -> None:
@@ -393,85 +399,91 @@ _Folder = tuple[str, str, tuple[int, int]]
 
 class _Walk:
     def __init__(
-        self, given: Sequence[str], base: str, name: str, readers: Mapping[str, FileReader], follow_links: bool
+        self, paths: Sequence[str], base: str, name: str, readers: Mapping[str, FileReader], follow_links: bool
     ) -> None:
         self.readers, self.follow_links, self._suffixes = readers, follow_links, frozenset(readers)
         cursors = {ROOT: os.path.realpath(base)}
-        self.found = FileListing(Files(readers), source=FOLDER, cursors=cursors, folder=name)
-        for path in given:
+        self.listing = FileListing(Files(readers), source=FOLDER, cursors=cursors, folder=name)
+        for path in paths:
             name = os.path.relpath(path, base)
             if not os.path.isdir(path):  # it was named itself, hidden or a link or not
-                if _uri(name) not in self.found.files:
-                    self._take(path, name, _seen(path), os.path.islink(path))
+                if _uri(name) not in self.listing.files:
+                    self._add_file(path, name, _get_status(path), os.path.islink(path))
                 continue
             self.root = os.path.realpath(path)
-            self._todo = [(path, "" if name == os.curdir else f"{name}/", _place(_seen(path)))]
+            self._todo = [(path, "" if name == os.curdir else f"{name}/", _device_and_inode(_get_status(path)))]
             while self._todo:
-                self._list(*self._todo.pop())
+                self._list_folder(*self._todo.pop())
 
-    def _list(self, path: str, prefix: str, place: tuple[int, int]) -> None:
-        """Note what is in a folder; prefix: its name in uris, with `/` at the end; place: as it was when it was met."""
-        below: list[_Folder] = []
-        within = os.path.join(path, "")
+    def _list_folder(self, path: str, prefix: str, place: tuple[int, int]) -> None:
+        """List a folder; `prefix` is its name in uris, with `/` at the end, `place` its inode when it was met."""
+        subfolders: list[_Folder] = []
+        folder_path = os.path.join(path, "")
         try:
-            with _listed(path) as (folder, names):
-                if _place(os.fstat(folder)) != place:
+            with _open_folder(path) as (folder, names):
+                if _device_and_inode(os.fstat(folder)) != place:
                     raise OSError(0, "another folder took its place")
-                if place in self.found.folders:
+                if place in self.listing.folders:
                     self._skip(prefix, "It is a link to a folder that is read anyway.")
                     return
-                self.found.folders.add(place)
-                self.found.files.places[within] = place
+                self.listing.folders.add(place)
+                self.listing.files.places[folder_path] = place
                 for name in names:
                     if not name.startswith(HIDDEN):
-                        self._note(folder, name, within + name, prefix + name, below)
+                        self._add_entry(folder, name, folder_path + name, prefix + name, subfolders)
         except OSError as error:
             if not prefix:
                 raise FolderError(f"{path} cannot be listed: {error.strerror}. Change its permissions.") from error
-            if not self.found.is_deleted(path):
-                self.found.closed += (_uri(prefix),)
+            if not self.listing.is_deleted(path):
+                self.listing.unlisted += (_uri(prefix),)
                 self._skip(prefix, f"It cannot be listed: {error.strerror}.")
-        self._todo += reversed(below)
+        self._todo += reversed(subfolders)
 
-    def _note(self, folder: int, last: str, path: str, name: str, below: list[_Folder]) -> None:
+    def _add_entry(self, folder: int, base_name: str, path: str, name: str, subfolders: list[_Folder]) -> None:
         try:
-            there = os.lstat(last, dir_fd=folder)
-            if is_link := stat.S_ISLNK(there.st_mode):
-                target, there = _led_to(folder, last)
-                if reason := _refused_link(target, there, self.root, self.follow_links):
+            status = os.lstat(base_name, dir_fd=folder)
+            if is_link := stat.S_ISLNK(status.st_mode):
+                target, status = _follow_link(folder, base_name)
+                if reason := _reason_to_skip_link(target, status, self.root, self.follow_links):
                     self._skip(name, reason)
                     return
-            if not stat.S_ISDIR(there.st_mode):
-                self._take(path, name, there, is_link)
+            if not stat.S_ISDIR(status.st_mode):
+                self._add_file(path, name, status, is_link)
             elif not _is_store(path):
-                below.append((path, f"{name}/", _place(there)))
+                subfolders.append((path, f"{name}/", _device_and_inode(status)))
         except OSError as error:
-            if not self.found.is_deleted(path):
+            if not self.listing.is_deleted(path):
                 self._skip(name, f"It cannot be looked at: {error.strerror}.")
-                if (folder_uri := _uri(name.removesuffix(last))) not in self.found.closed[-1:]:
-                    self.found.closed += (folder_uri,)
+                if (folder_uri := _uri(name.removesuffix(base_name))) not in self.listing.unlisted[-1:]:
+                    self.listing.unlisted += (folder_uri,)
 
-    def _take(self, path: str, name: str, there: os.stat_result, is_link: bool) -> None:
+    def _add_file(self, path: str, name: str, status: os.stat_result, is_link: bool) -> None:
         if name[name.rfind(".") :] not in self._suffixes and reader_of(name, self.readers) is None:
-            self.found.unread[splitext(name)[1].lower()] += 1
-            self.found.unknown.add(_uri(name))
+            self.listing.unread[splitext(name)[1].lower()] += 1
+            self.listing.unknown.add(_uri(name))
             return
-        uri, kept = _uri(name), self.found.files.kept
-        mtime_ns = there.st_mtime_ns
-        if not stat.S_ISREG(there.st_mode):
+        uri, entries = _uri(name), self.listing.files.entries
+        mtime_ns = status.st_mtime_ns
+        if not stat.S_ISREG(status.st_mode):
             self._skip(uri, "It is not a file but a device, a pipe or a socket.")
         elif ":" in uri and is_elsewhere(uri):
             self._skip(uri, f"Its name begins with {uri[:5]!r}, as those of texts do that were given. Rename it.")
-        elif uri not in kept:
-            kept[uri] = there.st_size, mtime_ns if mtime_ns < LATEST_NS else LATEST_NS, path, is_link, _place(there)
-        elif kept[uri][2] != path:
+        elif uri not in entries:
+            entries[uri] = (
+                status.st_size,
+                mtime_ns if mtime_ns < LATEST_NS else LATEST_NS,
+                path,
+                is_link,
+                _device_and_inode(status),
+            )
+        elif entries[uri][2] != path:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 
     def _skip(self, name: str, reason: str) -> None:
-        self.found.skipped.append(Skipped(_uri(name), reason))
+        self.listing.skipped.append(Skipped(_uri(name), reason))
 
 
-def _seen(path: str) -> os.stat_result:
+def _get_status(path: str) -> os.stat_result:
     try:
         return os.stat(path)
     except OSError as error:
@@ -479,8 +491,8 @@ def _seen(path: str) -> os.stat_result:
 
 
 @contextmanager
-def _listed(path: str) -> Iterator[tuple[int, list[str]]]:
-    """A folder and the names in it; while it is open, nobody has to go the way to it again."""
+def _open_folder(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Open a folder and list its names; entries are reached through the descriptor, not by path again."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor, sorted(os.listdir(descriptor))
@@ -492,8 +504,8 @@ _LOOK = os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 """Opens a file without reading it; if a system cannot, as for reading."""
 
 
-def _led_to(folder: int, link: str) -> tuple[str, os.stat_result]:
-    """The target of a link and its status; of one open file, so that both hold even if the link changes meanwhile."""
+def _follow_link(folder: int, link: str) -> tuple[str, os.stat_result]:
+    """Return the target of a link and its status, of one open file, so that both hold if the link changes meanwhile."""
     try:
         descriptor = os.open(link, _LOOK, dir_fd=folder)
     except OSError:
@@ -510,11 +522,11 @@ def _path_of(descriptor: int) -> str:
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
-def _refused_link(target: str, there: os.stat_result, root: str, follow_links: bool) -> str:
+def _reason_to_skip_link(target: str, status: os.stat_result, root: str, follow_links: bool) -> str:
     if not target:
         return "It is a link that leads nowhere."
     inside = target == root or target.startswith(root.rstrip(os.sep) + os.sep)
-    if inside and stat.S_ISDIR(there.st_mode):
+    if inside and stat.S_ISDIR(status.st_mode):
         return "It is a link to a folder within this one, which is read anyway."
     if not inside and not follow_links:
         return f"It is a link out of the folder, to {_uri(target)}; write follow_links=True to follow it."
@@ -527,7 +539,7 @@ def _is_store(path: str) -> bool:
 
 
 def _uri(name: str) -> str:
-    """A file name as Unicode; bytes that are not UTF-8 are written as `\\xNN`."""
+    """Return a file name as Unicode; bytes that are not UTF-8 are written as `\\xNN`."""
     if name.isascii():
         return name
     return os.fsencode(name).decode("utf-8", "backslashreplace")
@@ -537,39 +549,41 @@ FOLDER, ROOT = "folder", "root"
 """Under which a store remembers its folder, as it does how far sources were read."""
 
 
-def refuse_other(found: FileListing, known: Mapping[str, Stamp], writer: Draft) -> None:
-    """Refuse a folder that is not where the store's folder was, nor that folder in another place.
+def refuse_other_folder(listing: FileListing, stamps: Mapping[str, Stamp], writer: Draft) -> None:
+    """Raise FolderError unless a folder is the store's own, in its place or in another one.
 
     It is the same in another place if it has at least half of the documents by their names, as a copy has, or all by
     their sizes and times, as folders have that were moved into one another.
     """
     root = writer.cursor(FOLDER, ROOT)
-    if not found.folder or (root and root == found.cursors.get(ROOT)):
+    if not listing.folder or (root and root == listing.cursors.get(ROOT)):
         return
-    held = {uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in known.items() if is_top(uri, known)}
-    there = sum(uri in found.files for uri in held)
-    if 2 * there >= len(held) or set(held.values()) <= set(found.files.sizes().values()):
+    stored_files = {
+        uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in stamps.items() if is_folder_file(uri, stamps)
+    }
+    common_count = sum(uri in listing.files for uri in stored_files)
+    if 2 * common_count >= len(stored_files) or set(stored_files.values()) <= set(listing.files.sizes().values()):
         return
-    where = f"of {root}, and " if root else "and "
+    origin = f"of {root}, and " if root else "and "
     raise FolderError(
-        f"{writer.store} holds {len(held)} documents {where}{there or 'none'} of them {'are' if there > 1 else 'is'} "
-        f"in {found.folder}: to index it would forget the others. A store has one folder: name that, or another "
+        f"{writer.store} holds {len(stored_files)} documents {origin}{common_count or 'none'} of them {'are' if common_count > 1 else 'is'} "
+        f"in {listing.folder}: to index it would forget the others. A store has one folder: name that, or another "
         "--store, or write --rebuild (rebuild=True) to forget what it holds."
     )
 
 
-def refuse_folder_since(seen: str, found: FileListing) -> Callable[[Draft], None]:
-    """Refuses as `refuse_other` does where a store has another folder than the one that was `seen`, or none then."""
+def make_folder_check(known_root: str, listing: FileListing) -> Callable[[Draft], None]:
+    """Return a check that refuses as `refuse_other_folder` does if the store's folder is not `known_root` any more."""
 
     def refuse(writer: Draft) -> None:
-        if found.folder and writer.cursor(FOLDER, ROOT) not in (seen, found.cursors.get(ROOT)):
-            refuse_other(found, writer.stamps(), writer)
+        if listing.folder and writer.cursor(FOLDER, ROOT) not in (known_root, listing.cursors.get(ROOT)):
+            refuse_other_folder(listing, writer.stamps(), writer)
 
     return refuse
 
 
-def is_top(uri: str, known: Mapping[str, Stamp]) -> bool:
-    """Whether a document is a file of a folder: neither of another source nor read out of a container."""
+def is_folder_file(uri: str, stamps: Mapping[str, Stamp]) -> bool:
+    """Return whether a document is a file of a folder: neither of another source nor read out of a container."""
     parts = uri.split("/")
-    above = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-    return not is_elsewhere(uri) and known.keys().isdisjoint(above)
+    container_uris = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    return not is_elsewhere(uri) and stamps.keys().isdisjoint(container_uris)

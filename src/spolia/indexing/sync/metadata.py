@@ -1,4 +1,4 @@
-"""What the caller says of files beside their content: metadata, and who may read them."""
+"""Labels that the caller gives files beside their content: metadata, and who may read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.groups.group_build import relabel
 from spolia.stores.staging import AnyWriter
-from spolia.types import Document, Meta, Scalar, is_unicode, principals, scalar_of
+from spolia.types import Document, Meta, Scalar, check_principals, is_unicode, scalar_of
 
 if TYPE_CHECKING:
     from spolia.stores.groups.nodes import GroupBuild
@@ -27,21 +27,21 @@ Readers: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True)
 class DocumentLabels:
-    """What the caller says of files beside their content.
+    """Labels that the caller gives files: metadata, and who may read them.
 
     Each function is asked once for every file. A member of a container is a file like any other, by its own uri; but if
     its readers are not given, or everybody, it has the container's readers.
 
     Args:
         access: None if the caller does not say who may read a file.
-        kept: who may read what the store has of these files, by uri, unless the caller gives a list; None where
+        stored_readers: who may read what the store has of these files, by uri, unless the caller gives a list; None where
             everybody may read all that was ever in it.
         is_closed: whether the store has something that not everybody may read.
     """
 
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
     access: Callable[[str], Iterable[str]] | None = None
-    kept: Mapping[str, Readers] | None = None
+    stored_readers: Mapping[str, Readers] | None = None
     is_closed: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
     _containers: dict[str, str] = field(default_factory=dict, init=False, compare=False, repr=False)
     _metas: dict[str, Meta] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -52,43 +52,45 @@ class DocumentLabels:
         self._containers[uri] = container
 
     def readers(self, uri: str) -> Readers:
-        """Who may read a file, in order; StoreError if a new file has none in a store that is not public."""
+        """Return who may read a file, in order; raise StoreError if a new file has none in a store that is not public."""
         if (container := self._containers.get(uri)) is None:
-            return self._said_readers(uri)
+            return self._own_readers(uri)
         with suppress(StoreError, QueryError):
-            if said := self._said_readers(uri):
-                return said
+            if own_readers := self._own_readers(uri):
+                return own_readers
         return self.readers(container)
 
-    def _said_readers(self, uri: str) -> Readers:
+    def _own_readers(self, uri: str) -> Readers:
         if self.access is not None:
             if uri not in self._readers:
-                self._readers[uri] = _principals(self.access, uri, self._lists)
+                self._readers[uri] = _read_access(self.access, uri, self._lists)
             return self._readers[uri]
-        kept = self.kept or {}
-        if uri not in kept and self.is_closed():
+        stored_readers = self.stored_readers or {}
+        if uri not in stored_readers and self.is_closed():
             raise StoreError(
                 f"Nothing says who may read {uri!r}, and the store holds documents that not everybody may read. "
                 "Write sync(..., access=lambda uri: [...]), where an empty list is for everybody; on the command line, "
                 "spolia index with --readers FILE."
             )
-        return kept.get(uri, ())
+        return stored_readers.get(uri, ())
 
     def meta(self, uri: str) -> Meta:
-        """The caller's fields, one entry for each value; DocumentError if the caller's function gave none."""
+        """Return the caller's fields, one entry for each value; raise DocumentError if the caller's function gave none."""
         if self.metadata is None:
             return ()
         if uri not in self._metas:
-            self._metas[uri] = _fields(self.metadata, uri)
+            self._metas[uri] = _read_fields(self.metadata, uri)
         return self._metas[uri]
 
     def mark(self, uri: str) -> str:
-        """Tells the caller's fields of a file apart from others; empty for none."""
+        """Return a mark that tells the caller's fields of a file apart from others; empty for none."""
         meta = self.meta(uri)
         return blake2b(repr(meta).encode("utf-8", "replace"), digest_size=8).hexdigest() if meta else ""
 
-    def on(self, document: Document, is_free: Callable[[Document], bool] = lambda labelled: True) -> Document:
-        """A document with what the caller says of its file; the caller's fields come before the reader's.
+    def label_document(
+        self, document: Document, is_free: Callable[[Document], bool] = lambda labelled: True
+    ) -> Document:
+        """Return a document with the labels of its file; the caller's fields come before the reader's.
 
         Two files with the same content and other labels are two documents. The mark that tells them apart has 16
         bytes: two labels with one mark would open the one file to the readers of the other. A document gets the first
@@ -106,36 +108,40 @@ class DocumentLabels:
         meta, readers = self.meta(document.uri), self.readers(document.uri)
         if not (meta or readers) and is_free(document):
             return document
-        named = {name for name, _ in meta}
-        kept = tuple(pair for pair in document.meta if pair[0] not in named)
-        labelled = document.but(meta=meta + kept, readers=readers) if meta or readers else document
+        caller_fields = {name for name, _ in meta}
+        reader_fields = tuple(pair for pair in document.meta if pair[0] not in caller_fields)
+        labelled = document.but(meta=meta + reader_fields, readers=readers) if meta or readers else document
         ids = _ids(labelled, bool(meta or readers))
-        named_otherwise = (labelled if id == labelled.id else labelled.but(id=id) for id in ids)
-        return next(one for one in named_otherwise if is_free(one))
+        candidates = (labelled if id == labelled.id else labelled.but(id=id) for id in ids)
+        return next(candidate for candidate in candidates if is_free(candidate))
 
 
-def _ids(document: Document, marked: bool) -> Iterator[str]:
-    """Ids that a document may have: its own, unless it is marked, then others with a mark of all its labels."""
-    if not marked:
+def _ids(document: Document, is_marked: bool) -> Iterator[str]:
+    """Yield ids that a document may have: its own, unless it is marked, then others with a mark of all its labels."""
+    if not is_marked:
         yield document.id
     name, _, reader = document.id.rpartition(".")
-    said = repr(document.meta).encode("utf-8", "replace") + _digest_of(document.readers)
+    label_bytes = repr(document.meta).encode("utf-8", "replace") + _digest_of(document.readers)
     while True:
-        yield f"{name}-{blake2b(said, digest_size=16).hexdigest()}.{reader}"
-        said += b"again"
+        yield f"{name}-{blake2b(label_bytes, digest_size=16).hexdigest()}.{reader}"
+        label_bytes += b"again"
 
 
 @lru_cache(maxsize=64)
 def _digest_of(readers: Readers) -> bytes:
-    """16 bytes that tell a reader list apart; of a long one that many files have they are made once."""
+    """Return 16 bytes that tell a reader list apart; cached, since many files may have one long list."""
     return blake2b(repr(readers).encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _principals(access: Callable[[str], Iterable[str]], uri: str, known: dict[object, Readers]) -> Readers:
-    """Who may read a file. A list that was seen before is not looked through again, and is kept once."""
+def _read_access(access: Callable[[str], Iterable[str]], uri: str, cache: dict[object, Readers]) -> Readers:
+    """Return who may read a file. A list that was seen before is not checked again, and is stored once."""
     try:
-        said: object = access(uri)
-        listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else said
+        access_list: object = access(uri)
+        listed = (
+            tuple(access_list)
+            if isinstance(access_list, Iterable) and not isinstance(access_list, str)
+            else access_list
+        )
     except SpoliaError:  # says itself what to write
         raise
     except Exception as error:
@@ -143,30 +149,32 @@ def _principals(access: Callable[[str], Iterable[str]], uri: str, known: dict[ob
             f"access({uri!r}) failed: {type(error).__name__}: {error}. Nothing was written. Correct the function."
         ) from error
     with suppress(KeyError, TypeError):  # not known, or of things that cannot be
-        return known[listed]
+        return cache[listed]
     try:
-        checked = principals(listed, f"access({uri!r}) gave")
+        checked = check_principals(listed, f"access({uri!r}) gave")
     except StoreError as error:
         raise StoreError(f"{error} Nothing was written.") from None
-    found = tuple(sorted(set(checked)))
-    if len(known) >= _LISTS_KEPT:
-        known.clear()
-    return known.setdefault(checked, known.setdefault(found, found))
+    readers = tuple(sorted(set(checked)))
+    if len(cache) >= _LISTS_KEPT:
+        cache.clear()
+    return cache.setdefault(checked, cache.setdefault(readers, readers))
 
 
-def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
+def _read_fields(metadata: Callable[[str], object], uri: str) -> Meta:
     try:
-        said = metadata(uri)
+        fields = metadata(uri)
     except Exception as error:
         raise DocumentError(f"metadata({uri!r}) failed: {type(error).__name__}: {error}. Correct it.") from error
-    if not isinstance(said, Mapping):
-        raise DocumentError(f"metadata({uri!r}) gave {said!r:.80}. Give names with values: {{'year': 2020}}.")
+    if not isinstance(fields, Mapping):
+        raise DocumentError(f"metadata({uri!r}) gave {fields!r:.80}. Give names with values: {{'year': 2020}}.")
     try:
-        each = ((name, one if isinstance(one, (list, tuple)) else (one,)) for name, one in said.items())
-        found = tuple((name, scalar_of(value)) for name, values in each for value in values)
+        values_by_name = (
+            (name, entry if isinstance(entry, (list, tuple)) else (entry,)) for name, entry in fields.items()
+        )
+        meta = tuple((name, scalar_of(value)) for name, values in values_by_name for value in values)
     except ValueError as error:
         raise DocumentError(f"metadata({uri!r}) gave a value that is none: {error}, or a list of these.") from error
-    for name, value in found:
+    for name, value in meta:
         if not isinstance(name, str):
             raise DocumentError(f"metadata({uri!r}) gave the name {name!r:.80}. Give names that are texts.")
         if isinstance(value, float) and not isfinite(value):
@@ -176,11 +184,11 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
                 f"metadata({uri!r}) gave {name!r}: {value!r:.80}, which no encoding of Unicode has. Write "
                 "text.encode('utf-8', 'replace').decode()."
             )
-    return found
+    return meta
 
 
 class MetadataDiff:
-    """Compares the labels of sources (`uris`, or of all), and changes those of documents that are there.
+    """Comparison of the labels of sources (`uris`, or all) with the store; it relabels documents that exist.
 
     A document keeps its id when its list of readers is changed, though the id was made of the list that it had before.
     So what is added with that older list needs another id, or it would give the document its old readers back; and a
@@ -195,92 +203,93 @@ class MetadataDiff:
         builds: Sequence[GroupBuild],
     ) -> None:
         self.writer, self.labels, self.builds = writer, labels, builds
-        says = bool(labels.access or labels.metadata) or labels.kept is not None
-        there = writer.access_lists(uris) if says else {}
-        self._lists: dict[str, Readers | None] = {id: readers for id, (readers, _) in there.items()}
-        self._holders = Counter({id: holders for id, (_, holders) in there.items()})
+        says = bool(labels.access or labels.metadata) or labels.stored_readers is not None
+        stored_lists = writer.access_lists(uris) if says else {}
+        self._lists: dict[str, Readers | None] = {id: readers for id, (readers, _) in stored_lists.items()}
+        self._holders = Counter({id: holders for id, (_, holders) in stored_lists.items()})
         self._asks = says and uris is not None
         self._added: set[str] = set()
 
-    def _list(self, id: str) -> Readers | None:
-        """Who may read a document: what the store said when it was asked first, with all changes since."""
+    def _readers_of(self, id: str) -> Readers | None:
+        """Return who may read a document: the list that was stored at first, with all changes since."""
         if id not in self._lists:
-            there = self.writer.access_list_of(id) if self._asks else None
-            self._lists[id], self._holders[id] = there or (None, 0)
+            stored_list = self.writer.access_list_of(id) if self._asks else None
+            self._lists[id], self._holders[id] = stored_list or (None, 0)
         return self._lists[id]
 
     def _is_shared(self, id: str) -> bool:
-        return self._list(id) is not None and self._holders[id] > 1
+        return self._readers_of(id) is not None and self._holders[id] > 1
 
-    def _give(self, id: str, readers: Readers) -> None:
+    def _set_readers(self, id: str, readers: Readers) -> None:
         self.writer.set_readers(self.writer.document(id), readers)
         self._lists[id] = readers
 
     def differs(self, row: SourceRow) -> bool:
-        """Whether the labels of a source have changed."""
+        """Return whether the labels of a source have changed."""
         try:
             return not self.is_same(row)
         except DocumentError:
             return True  # it is recorded when its turn comes
 
     def is_same(self, row: SourceRow, uri: str = "") -> bool:
-        """Whether a source has the metadata and readers that the caller says; of another uri, if it is named."""
+        """Return whether a source has the caller's metadata and readers; those of another `uri`, if it is named."""
         if not self._is_described(row, uri or row.uri):
             return False
-        return not self.labels.access or (self._list(row.document) or ()) == self.labels.readers(uri or row.uri)
+        return not self.labels.access or (self._readers_of(row.document) or ()) == self.labels.readers(uri or row.uri)
 
     def _is_described(self, row: SourceRow, uri: str) -> bool:
-        return not self.labels.metadata or DocumentReport.of(row.report).labels == self.labels.mark(uri)
+        return not self.labels.metadata or DocumentReport.from_json(row.report).labels == self.labels.mark(uri)
 
-    def on(self, document: Document, before: SourceRow | None) -> Document:
-        """What was read, with what the caller says of it; its source is going to hold it.
+    def label_document(self, document: Document, stored: SourceRow | None) -> Document:
+        """Return a document with the caller's labels, and note that its source is going to hold it.
 
         A document that differs only in its labels gets new ones and keeps its id and nodes: it is split again, and
         models are asked again, only if a transform reads what has changed.
         """
-        found = self._labelled(document, before)
-        self._list(found.id)
-        self._lists[found.id] = found.readers
-        self._holders[found.id] += 1
-        self._added.add(found.id)
-        return found
+        labelled = self._label(document, stored)
+        self._readers_of(labelled.id)
+        self._lists[labelled.id] = labelled.readers
+        self._holders[labelled.id] += 1
+        self._added.add(labelled.id)
+        return labelled
 
-    def _labelled(self, document: Document, before: SourceRow | None) -> Document:
-        labelled = self.labels.on(document, self._is_free)
-        if before is None or not before.document or not self._is_alone(before.document):
+    def _label(self, document: Document, stored: SourceRow | None) -> Document:
+        labelled = self.labels.label_document(document, self._is_free)
+        if stored is None or not stored.document or not self._is_alone(stored.document):
             return labelled
-        there = self.writer.document(before.document)
-        kept = labelled.but(id=there.id)
-        if there.but(uri=kept.uri, meta=kept.meta, readers=kept.readers) != kept:
+        stored_document = self.writer.document(stored.document)
+        relabelled = labelled.but(id=stored_document.id)
+        if stored_document.but(uri=relabelled.uri, meta=relabelled.meta, readers=relabelled.readers) != relabelled:
             return labelled
-        if (there.meta, there.readers) != (kept.meta, kept.readers):
-            relabel(self.writer, self.builds, there, kept)
-            self._lists[there.id] = kept.readers
-        return kept
+        if (stored_document.meta, stored_document.readers) != (relabelled.meta, relabelled.readers):
+            relabel(self.writer, self.builds, stored_document, relabelled)
+            self._lists[stored_document.id] = relabelled.readers
+        return relabelled
 
     def _is_alone(self, id: str) -> bool:
         return not self._is_shared(id) and id not in self._added and len(self.writer.holders(id)) == 1
 
     def _is_free(self, document: Document) -> bool:
-        """Whether a document may have its id: no other one has it, with other labels."""
-        is_free = self._list(document.id) in (None, document.readers)
+        """Return whether a document may have its id: no other one has it with other labels."""
+        is_free = self._readers_of(document.id) in (None, document.readers)
         return self.writer.meta_of(document.id) in (None, document.meta) and is_free
 
-    def gives_other_readers(self, row: SourceRow, uri: str = "") -> bool:
-        """Whether only the reader list was another one, so that nothing is cut again. `uri`: of a moved source."""
+    def update_readers(self, row: SourceRow, uri: str = "") -> bool:
+        """Update a source's readers if only they differ, so that nothing is cut again; return whether so. `uri`: of a
+        moved source."""
         if not self._is_described(row, uri or row.uri) or self._is_shared(row.document):
             return False  # another source may have another list: this one's becomes a document of its own
-        self._give(row.document, self.labels.readers(uri or row.uri))
+        self._set_readers(row.document, self.labels.readers(uri or row.uri))
         return True
 
-    def may_stay(self, before: SourceRow) -> bool:
-        """Whether the last good version of what cannot be read stays: for those only who may read it now."""
-        if not before.document or self.labels.access is None:
-            return bool(before.document)
-        readers = self.labels.readers(before.uri)
-        if readers == (self._list(before.document) or ()):
+    def may_stay(self, stored: SourceRow) -> bool:
+        """Return whether the last good version of an unreadable source stays, for those only who may read it now."""
+        if not stored.document or self.labels.access is None:
+            return bool(stored.document)
+        readers = self.labels.readers(stored.uri)
+        if readers == (self._readers_of(stored.document) or ()):
             return True
-        if self._is_shared(before.document):
+        if self._is_shared(stored.document):
             return False
-        self._give(before.document, readers)
+        self._set_readers(stored.document, readers)
         return True

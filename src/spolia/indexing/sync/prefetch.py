@@ -1,4 +1,4 @@
-"""Sources on their way to being documents: loaded, and read by workers or in this process, ahead of who files them."""
+"""Prefetch of sources: they are loaded, and read by workers or in this process, before they are stored."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from spolia.indexing.readers.reader import (
 )
 from spolia.indexing.sync.files import IN_MEMORY, File
 from spolia.indexing.workers.pool import HERE, WorkerProcesses
-from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Prepared, SplitPlan
+from spolia.indexing.workers.prepare import EMPTY_PLAN, Executor, InProcess, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, in_batches
 from spolia.stores.files import claim_run_folder
 from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, embed_in_turn
 from spolia.stores.groups.nodes import GroupBuild
-from spolia.types import kept
-from spolia.types.value import maker
+from spolia.types import lazy_property
+from spolia.types.value import unchecked_constructor
 from spolia.worker_process import pickle_value
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ AHEAD, AHEAD_BYTES = 8, 32 << 20
 
 
 class Unreadable(Exception):
-    """A source that no document can be got out of; `cause` is None where it is not the source's fault."""
+    """Failure to read a source; `cause` is None if it is not the source's fault."""
 
     def __init__(self, row: SourceRow, reason: str, cause: Exception | None) -> None:
         super().__init__(reason)
@@ -62,7 +62,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class FetchedSource:
-    """A source's bytes, the row that stands for them, and what became of them; None where nothing was read yet."""
+    """Bytes of a source, the row that stands for them, and what was read from them; None if nothing was read yet."""
 
     blob: Blob
     row: SourceRow
@@ -70,18 +70,18 @@ class FetchedSource:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether it is known by now that there is no document in it."""
+        """Return whether it is known by now that it holds no document."""
         return isinstance(self.prepared, Unreadable)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known to be empty."""
+        """Return whether it is known to be empty."""
         return self.is_unreadable or getattr(self.prepared, "has_parts", None) is False
 
 
 @dataclass(eq=False)
 class FetchItem:
-    """Something to read, of `size` bytes as far as is known. What was not begun ahead is done when it is asked for."""
+    """Source to fetch, of `size` bytes as far as is known; if it was not begun ahead, it is fetched on first use."""
 
     uri: str
     reader: FileReader
@@ -89,9 +89,9 @@ class FetchItem:
     fetch: Callable[[], FetchedSource]
     begun: Future[FetchedSource] | None = None
 
-    @kept
-    def found(self) -> FetchedSource:
-        """Its bytes; raises `Unreadable` if they cannot be had."""
+    @lazy_property
+    def source(self) -> FetchedSource:
+        """Return the fetched source; raise `Unreadable` if its bytes cannot be had."""
         if self.begun is None:
             return self.fetch()
         try:
@@ -99,19 +99,19 @@ class FetchItem:
         finally:
             check_cancelled()
 
-    @kept
+    @lazy_property
     def row(self) -> SourceRow:
-        """The row that stands for its bytes."""
-        return self.found.row
+        """Return the row that stands for its bytes."""
+        return self.source.row
 
 
-def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> FetchedSource:
-    """The bytes of a file; where they cannot be had (`Unreadable`), the document that they held `before` stays."""
+def fetch_file(file: File, stored: SourceRow | None, spool: Path | None = None) -> FetchedSource:
+    """Load a file; if it cannot be loaded (`Unreadable`), the document of the `stored` row stays."""
     reader = versioned_name(file.reader)
     try:
         loaded = file.load(spool)
     except (OSError, SpoliaError) as error:
-        row = (before or SourceRow(file.uri)).but(size=file.size, mtime_ns=file.mtime_ns, reader=reader)
+        row = (stored or SourceRow(file.uri)).but(size=file.size, mtime_ns=file.mtime_ns, reader=reader)
         if isinstance(error, OSError):
             raise Unreadable(row, f"It cannot be read: {error.strerror}.", None) from error
         raise Unreadable(row, str(error), error) from error
@@ -128,11 +128,11 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
     return FetchedSource(blob, row)
 
 
-_blob, _source_row = maker(Blob), maker(SourceRow)
+_blob, _source_row = unchecked_constructor(Blob), unchecked_constructor(SourceRow)
 
 
 class Prefetch:
-    """Reads sources ahead.
+    """Reader of sources ahead of their turn.
 
     Args:
         count: how many calls the executor takes at the same time; 0 to do all in this process.
@@ -146,35 +146,38 @@ class Prefetch:
     ) -> None:
         self.count, self._make, self.spool, self.is_first, self.all = count, make, spool, is_first, all
         self._is_ended = False
-        self.plan, self._here = NOTHING, InProcess()
+        self.plan, self._here = EMPTY_PLAN, InProcess()
         self.threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
-        self._sent: dict[int, tuple[object, bool]] = {}
+        self._sendable: dict[int, tuple[object, bool]] = {}
         self._sampled: dict[str, FetchedSource] = {}
 
     @cached_property
     def executor(self) -> Executor:
-        """Made when the first file needs it."""
-        made = self._make()
+        """Make the executor when the first file needs it."""
+        executor = self._make()
         if self._is_ended:  # a cancellation came first
-            made.end()
-        return made
+            executor.end()
+        return executor
 
     def end(self) -> None:
-        """End what is under way elsewhere, also while somebody waits for it."""
+        """End what is under way elsewhere, also while a caller waits for it."""
         self._is_ended = True
         if "executor" in self.__dict__:
             self.executor.end()
 
     def sample(self, file: File) -> Reading:
-        """What is in a file whose turn has not come yet; it is not read again then. May raise `Unreadable`."""
-        found = self._sampled[file.uri] = self._looked(file.reader, fetched(file, None))
-        return self.prepared(file.reader, found).reading
+        """Read a file before its turn; it is not read again then. May raise `Unreadable`."""
+        source = self._sampled[file.uri] = self._with_outcome(file.reader, fetch_file(file, None))
+        return self.prepare_source(file.reader, source).reading
 
-    def ahead(self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[FetchItem]:
-        """Items in their order, while workers read the next ones that probably are wanted (asked in threads)."""
+    def read_ahead(
+        self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]
+    ) -> Iterator[FetchItem]:
+        """Yield items in order, while workers read the next ones that are probably wanted (`is_wanted` runs in
+        threads)."""
         waiting, under_way = deque[FetchItem](), deque[FetchItem]()
 
-        def next_one() -> FetchItem:
+        def take_next() -> FetchItem:
             if waiting[0].begun is not None:
                 under_way.popleft()
             return waiting.popleft()
@@ -182,85 +185,89 @@ class Prefetch:
         try:
             for item in items:
                 if self._is_apart(item.reader, item.size):
-                    item.begun = self.threads.submit(copy_context().run, self._work, item, is_wanted)
+                    item.begun = self.threads.submit(copy_context().run, self._fetch_ahead, item, is_wanted)
                     under_way.append(item)
                 elif not waiting:
                     yield item
                     continue
                 waiting.append(item)
-                while waiting and (waiting[0].begun is None or self._is_enough([one.size for one in under_way])):
-                    yield next_one()
+                while waiting and (
+                    waiting[0].begun is None or self._is_enough([begun_item.size for begun_item in under_way])
+                ):
+                    yield take_next()
             while waiting:
-                yield next_one()
+                yield take_next()
         finally:
             for item in under_way:
                 if item.begun is not None:
                     item.begun.cancel()
 
     def _is_enough(self, sizes: Sequence[int]) -> bool:
-        """Whether nothing more is begun before the first is taken."""
+        """Return whether nothing more is begun before the first item is taken."""
         return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.count
 
-    def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchedSource:
-        found = item.fetch()
-        return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else found
+    def _fetch_ahead(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchedSource:
+        source = item.fetch()
+        return self._with_outcome(item.reader, source) if is_wanted(item.uri, source.row) else source
 
-    def _looked(self, reader: FileReader, found: FetchedSource) -> FetchedSource:
-        return replace(found, prepared=self._outcome(reader, found))
+    def _with_outcome(self, reader: FileReader, source: FetchedSource) -> FetchedSource:
+        return replace(source, prepared=self._try_prepare(reader, source))
 
-    def _outcome(self, reader: FileReader, found: FetchedSource) -> Prepared | Unreadable | None:
-        sampled = self._sampled.pop(found.row.uri, None)
-        if sampled is not None and sampled.row.content_hash == found.row.content_hash:
+    def _try_prepare(self, reader: FileReader, source: FetchedSource) -> Prepared | Unreadable | None:
+        sampled = self._sampled.pop(source.row.uri, None)
+        if sampled is not None and sampled.row.content_hash == source.row.content_hash:
             return sampled.prepared
         try:
-            return self._prepare(reader, found)
+            return self._prepare(reader, source)
         except Unreadable as failure:
             return failure
 
-    def prepared(self, reader: FileReader, found: FetchedSource) -> Prepared:
-        """What becomes of a source; `Unreadable` if its reader refuses it, failed or died on it."""
-        made = found.prepared or self._outcome(reader, found)
-        if isinstance(made, Unreadable):
-            raise made
-        assert made is not None
-        return made
+    def prepare_source(self, reader: FileReader, source: FetchedSource) -> Prepared:
+        """Return what was read from a source; raise `Unreadable` if its reader refuses it, failed or died on it."""
+        prepared = source.prepared or self._try_prepare(reader, source)
+        if isinstance(prepared, Unreadable):
+            raise prepared
+        assert prepared is not None
+        return prepared
 
-    def _prepare(self, reader: FileReader, found: FetchedSource) -> Prepared:
+    def _prepare(self, reader: FileReader, source: FetchedSource) -> Prepared:
         try:
-            is_apart = self._is_apart(reader, found.blob.size)
-            if not is_apart and found.blob.size > LARGEST_HERE and not is_container(reader):
-                raise DocumentError(f"It has {found.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
-            executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, NOTHING)
-            made = executor.prepare(reader, found.blob, plan)
-            if made.reading.document.uri != found.blob.uri:  # whose readers and metadata would be those of another file
+            is_apart = self._is_apart(reader, source.blob.size)
+            if not is_apart and source.blob.size > LARGEST_HERE and not is_container(reader):
+                raise DocumentError(f"It has {source.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
+            executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, EMPTY_PLAN)
+            prepared = executor.prepare(reader, source.blob, plan)
+            if (
+                prepared.reading.document.uri != source.blob.uri
+            ):  # whose readers and metadata would be those of another file
                 raise DocumentError(
-                    f"The {reader.name} reader gave a document of {made.reading.document.uri!r:.80} for "
-                    f"{found.blob.uri!r:.80}. Make it with blob.document(reader, text)."
+                    f"The {reader.name} reader gave a document of {prepared.reading.document.uri!r:.80} for "
+                    f"{source.blob.uri!r:.80}. Make it with blob.document(reader, text)."
                 )
-            if len(made.reading.document.text) > LONGEST_TEXT:
+            if len(prepared.reading.document.text) > LONGEST_TEXT:
                 raise DocumentError(f"Its text has more than {LONGEST_TEXT} characters. Split it.")
         except WorkersFailed:
             raise
         except SpoliaError as error:
-            raise Unreadable(found.row, str(error), error) from error
+            raise Unreadable(source.row, str(error), error) from error
         except Exception as error:  # a reader's fault on a strange file must not stop the others; it is recorded
-            raise Unreadable(found.row, _fault(reader, error), error) from error
-        return made
+            raise Unreadable(source.row, _describe_fault(reader, error), error) from error
+        return prepared
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """The members of a container, large ones as copies; DocumentError if it cannot be unpacked."""
+        """Yield the members of a container, large ones as copies; raise DocumentError if it cannot be unpacked."""
         if self._is_apart(container, blob.size):
             yield from self.executor.parts(container, blob)
             return
         try:
             for part in self._here.parts(container, blob):
-                yield self._kept(part)
+                yield self._copy_part(part)
         except SpoliaError:
             raise
         except Exception as error:
-            raise DocumentError(_fault(container, error)) from error
+            raise DocumentError(_describe_fault(container, error)) from error
 
-    def _kept(self, part: Blob) -> Blob:
+    def _copy_part(self, part: Blob) -> Blob:
         if isinstance(part.content, bytes):
             return part
         copy, name = mkstemp(dir=self.spool)
@@ -276,26 +283,27 @@ class Prefetch:
         is_wanted = self.count and (self.all or is_isolated(reader) or size > IN_MEMORY)
         return bool(is_wanted) and self._is_sendable(reader)
 
-    def _is_sendable(self, given: object) -> bool:
-        if id(given) not in self._sent:
+    def _is_sendable(self, value: object) -> bool:
+        if id(value) not in self._sendable:
             try:
-                pickle_value(given, HERE)
-                self._sent[id(given)] = given, True
+                pickle_value(value, HERE)
+                self._sendable[id(value)] = value, True
             except SpoliaError:
-                self._sent[id(given)] = given, False
-        return self._sent[id(given)][1]
+                self._sendable[id(value)] = value, False
+        return self._sendable[id(value)][1]
 
     def follow(self, builds: Iterable[GroupBuild]) -> None:
         """Split what is read from now on for these groups."""
-        self.plan = SplitPlan.of(builds)
+        self.plan = SplitPlan.from_builds(builds)
         self.__dict__.pop("_sent_plan", None)
 
     @cached_property
     def _sent_plan(self) -> SplitPlan:
-        return SplitPlan.of(one for one in self.plan.groups if self._is_sendable(one.transform))
+        return SplitPlan.from_builds(group for group in self.plan.groups if self._is_sendable(group.transform))
 
-    def embedded(self, embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
-        """The vectors of texts. Many of them are computed by the executor, where the embedder says so (`apart`).
+    def embed_texts(self, embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
+        """Yield the vectors of texts. The executor computes them if there are many and the embedder allows it
+        (`apart`).
 
         All calls under way have together as many texts as one call in this process, so that no more are lost by a kill.
         """
@@ -308,26 +316,26 @@ class Prefetch:
         waiting: deque[tuple[Texts, Future[Vectors]]] = deque()
         texts = chain.from_iterable(chain(first, calls))
         try:
-            for some in in_batches(texts, max(1, EMBEDDED_AT_ONCE // (count + 1))):
-                call = partial(self.executor.embed, embedder, [text for _, text in some])
-                waiting.append((some, self.threads.submit(copy_context().run, call)))
+            for batch in in_batches(texts, max(1, EMBEDDED_AT_ONCE // (count + 1))):
+                call = partial(self.executor.embed, embedder, [text for _, text in batch])
+                waiting.append((batch, self.threads.submit(copy_context().run, call)))
                 if len(waiting) > count:
-                    yield self._result(waiting)
+                    yield self._take_result(waiting)
             while waiting:
-                yield self._result(waiting)
+                yield self._take_result(waiting)
         finally:
             for _, future in waiting:
                 future.cancel()
 
-    def _result(self, waiting: deque[tuple[Texts, Future[Vectors]]]) -> tuple[Texts, Vectors]:
-        some, future = waiting.popleft()
+    def _take_result(self, waiting: deque[tuple[Texts, Future[Vectors]]]) -> tuple[Texts, Vectors]:
+        batch, future = waiting.popleft()
         try:
-            return some, future.result()
+            return batch, future.result()
         finally:
             check_cancelled()
 
 
-def _fault(reader: FileReader | Container, error: Exception) -> str:
+def _describe_fault(reader: FileReader | Container, error: Exception) -> str:
     return f"The {reader.name} reader failed on it: {type(error).__name__}: {error}"
 
 
@@ -335,19 +343,19 @@ def _fault(reader: FileReader | Container, error: Exception) -> str:
 def open_prefetch(
     folder: Path, workers: int | Executor | None = None, limits: WorkerLimits | None = None
 ) -> Iterator[Prefetch]:
-    """What reads the sources of a run. In `folder` a folder for copies is made until then; those of killed runs go."""
+    """Open the prefetch of a run. A folder for copies is made in `folder` until it ends; those of killed runs go."""
     spool, lock, is_first = claim_run_folder(folder)
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
     if isinstance(count, int):
-        made = Prefetch(count, partial(WorkerProcesses, count, limits, spool), spool, is_first=is_first)
+        prefetch = Prefetch(count, partial(WorkerProcesses, count, limits, spool), spool, is_first=is_first)
     else:
-        made = Prefetch(count.count, lambda: count, spool, is_first=is_first, all=getattr(count, "takes_all", True))
+        prefetch = Prefetch(count.count, lambda: count, spool, is_first=is_first, all=getattr(count, "takes_all", True))
     try:
-        with on_cancel(made.end):
-            yield made
+        with on_cancel(prefetch.end):
+            yield prefetch
     finally:
-        made.end()
-        made.threads.shutdown(cancel_futures=True)
+        prefetch.end()
+        prefetch.threads.shutdown(cancel_futures=True)
         shutil.rmtree(spool, ignore_errors=True)
         os.close(lock)
         with suppress(OSError):  # another run has its folder there

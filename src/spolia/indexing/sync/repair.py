@@ -1,4 +1,4 @@
-"""Mending a store from itself and from its folder."""
+"""Repair of a store from itself and from its folder."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,8 +13,8 @@ from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sync.files import FOLDER, ROOT, File, is_elsewhere, walk
 from spolia.indexing.sync.groups import RequestedGroups
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.sync import keep
-from spolia.indexing.sync.sync_run import SyncOptions, only
+from spolia.indexing.sync.sync import sync_listing
+from spolia.indexing.sync.sync_run import SyncOptions, select_sources
 from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import MAIN
@@ -27,7 +27,7 @@ from spolia.types import Value
 
 @dataclass(frozen=True)
 class RepairReport(Value):
-    """What a repair did.
+    """Result of a repair.
 
     Args:
         repaired: what was damaged and is mended, in words.
@@ -73,26 +73,32 @@ def repair(
     >>> len(damaged), len(report.repaired), report.left, sound
     (1, 1, (), [])
     """
-    known, given = tuple(known), {group.name: group.definition for group in groups if group.definition is not None}
-    found = mend(corpus, given, known, wait_s)
-    if found.unread or found.is_short:
-        _read_again(corpus, found, readers, groups, known)
-    left = (*found.remaining, *find_problems(corpus.latest(), deep=True))
-    return RepairReport(tuple(found.repairs), tuple(dict.fromkeys(left)))
+    known, definitions = (
+        tuple(known),
+        {group.name: group.definition for group in groups if group.definition is not None},
+    )
+    store_repair = mend(corpus, definitions, known, wait_s)
+    if store_repair.unread or store_repair.is_short:
+        _reread_documents(corpus, store_repair, readers, groups, known)
+    left = (*store_repair.remaining, *find_problems(corpus.latest(), deep=True))
+    return RepairReport(tuple(store_repair.repairs), tuple(dict.fromkeys(left)))
 
 
-def _access(snapshot: Snapshot, found: StoreRepair, files: Mapping[str, File]) -> Callable[[str], tuple[str, ...]]:
-    """Who may read a file, as the store said, of its source or of the one document that has its content."""
+def _make_access(
+    snapshot: Snapshot, store_repair: StoreRepair, files: Mapping[str, File]
+) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that says who may read a file: as stored for its source, or for the one document with its
+    content."""
     lists = snapshot.readers.lists
-    there = {uri: lists[number] for uri, number in snapshot.open_store.rows(sql.READERS_OF_SOURCES)}
-    there |= {uri: readers for uri, readers in found.unread.items() if readers is not None}
+    readers_by_uri = {uri: lists[number] for uri, number in snapshot.open_store.rows(sql.READERS_OF_SOURCES)}
+    readers_by_uri |= {uri: readers for uri, readers in store_repair.unread.items() if readers is not None}
     is_open = snapshot.open_store.row(sql.IS_RESTRICTED) is None
 
     def access(uri: str) -> tuple[str, ...]:
-        if is_open or uri in there:
-            return there.get(uri, ())
+        if is_open or uri in readers_by_uri:
+            return readers_by_uri.get(uri, ())
         hash = Blob(uri, Path(files[uri].path)).content_hash if uri in files else uri
-        of_content = {readers for id, readers in found.orphans.items() if id.startswith(hash)}
+        of_content = {readers for id, readers in store_repair.orphans.items() if id.startswith(hash)}
         if len(of_content) == 1:
             return of_content.pop()
         raise StoreError(f"Nothing says any more who may read {uri!r}. Index again, with --readers FILE.")
@@ -100,48 +106,52 @@ def _access(snapshot: Snapshot, found: StoreRepair, files: Mapping[str, File]) -
     return access
 
 
-def _without_readers(access: Callable[[str], tuple[str, ...]], uris: Iterable[str]) -> dict[str, str]:
+def _find_without_readers(access: Callable[[str], tuple[str, ...]], uris: Iterable[str]) -> dict[str, str]:
     """Return the files of which the store does not say who may read them, with the reason."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for uri in uris:
         try:
             access(uri)
         except StoreError as error:
-            found[uri] = str(error)
-    return found
+            reasons[uri] = str(error)
+    return reasons
 
 
-def _read_again(
+def _reread_documents(
     corpus: Corpus,
-    found: StoreRepair,
+    store_repair: StoreRepair,
     readers: Readers,
     groups: Sequence[NodeGroup],
-    known: Sequence[Operator[Any, Any] | type],
+    known_operators: Sequence[Operator[Any, Any] | type],
 ) -> None:
     snapshot = corpus.latest()
     root = dict(snapshot.open_store.rows(sql.CURSORS, (FOLDER,))).get(ROOT, "")
     manifest = snapshot.manifests.get(MAIN)
     lacking: dict[str, str] = {}
-    again = {uri for uri, who in found.unread.items() if who is not None and not is_elsewhere(uri)}
-    if root and os.path.isdir(root) and manifest is not None and (again or found.is_short):
+    damaged_uris = {
+        uri for uri, principals in store_repair.unread.items() if principals is not None and not is_elsewhere(uri)
+    }
+    if root and os.path.isdir(root) and manifest is not None and (damaged_uris or store_repair.is_short):
         listed = walk(root, by_suffix(readers))
         try:
             main = next((group.definition for group in groups if group.name == MAIN), None)
-            others = [group for group in groups if group.name != MAIN]
-            wanted = RequestedGroups(MAIN, main or current_definition(manifest, known), others, known)
-            access = _access(snapshot, found, listed.files)
-            lacking = _without_readers(access, listed.files) if found.is_short else {}
-            found.remaining += lacking.values()
-            known_files = listed.files.keys() - lacking.keys() if found.is_short else again
-            changes = listed if found.is_short and not lacking else only(listed, known_files)
-            report = keep(corpus, changes, DocumentLabels(None, access), SyncOptions(wanted))
-            found.remaining += [f"{uri}: {reason}" for uri, reason in report.failed]
+            other_groups = [group for group in groups if group.name != MAIN]
+            requested_groups = RequestedGroups(
+                MAIN, main or current_definition(manifest, known_operators), other_groups, known_operators
+            )
+            access = _make_access(snapshot, store_repair, listed.files)
+            lacking = _find_without_readers(access, listed.files) if store_repair.is_short else {}
+            store_repair.remaining += lacking.values()
+            readable_files = listed.files.keys() - lacking.keys() if store_repair.is_short else damaged_uris
+            changes = listed if store_repair.is_short and not lacking else select_sources(listed, readable_files)
+            report = sync_listing(corpus, changes, DocumentLabels(None, access), SyncOptions(requested_groups))
+            store_repair.remaining += [f"{uri}: {reason}" for uri, reason in report.failed]
         except SpoliaError as error:
-            found.remaining.append(str(error))
+            store_repair.remaining.append(str(error))
     rows = corpus.latest().sources()
-    for uri in found.unread:
+    for uri in store_repair.unread:
         if uri in rows and rows[uri].size < 0 and uri not in lacking:
-            found.remaining.append(
+            store_repair.remaining.append(
                 f"{uri!r} was damaged and could not be read again from {root or 'a folder'}. Index it with the options "
                 "of before: spolia index FOLDER, its source, or add_texts."
             )

@@ -1,4 +1,4 @@
-"""What indexing noticed: of each document, kept beside its source in the store, and of a whole run."""
+"""Reports of indexing: on each document, stored with its source, and on a whole run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spolia.types import Document, Node, Value, notebook
 
 @dataclass(frozen=True)
 class DocumentReport(Value):
-    """What a person should know of an indexed document; the numbers of pages are from 1.
+    """Report on an indexed document; page numbers start at 1.
 
     Args:
         dropped: what was seen and not read, and how many.
@@ -60,19 +60,19 @@ class DocumentReport(Value):
 
     @property
     def json(self) -> str:
-        """As text for the store; what is not said has its default."""
-        said = zip(vars(self).items(), _DEFAULTS, strict=False)  # a digest that is kept comes after the fields
-        return _written({name: value for (name, value), default in said if value != default})
+        """Return the report as text for the store; fields with their default are left out."""
+        pairs = zip(vars(self).items(), _DEFAULTS, strict=False)  # a digest that is kept comes after the fields
+        return _encode({name: value for (name, value), default in pairs if value != default})
 
     @classmethod
-    def of(cls, text: str) -> DocumentReport:
-        """The report that was written."""
+    def from_json(cls, text: str) -> DocumentReport:
+        """Read a report from its text in the store."""
         try:
-            said: dict[str, Any] = json.loads(text)
-            for name, value in said.items():
+            plain: dict[str, Any] = json.loads(text)
+            for name, value in plain.items():
                 if isinstance(value, list):
-                    said[name] = tuple(tuple(one) if isinstance(one, list) else one for one in value)
-            return cls(**said)
+                    plain[name] = tuple(tuple(entry) if isinstance(entry, list) else entry for entry in value)
+            return cls(**plain)
         except (ValueError, TypeError, AttributeError) as error:
             raise StoreCorrupt(
                 f"A document's report in the store cannot be understood: {text!r} ({error}). Index the folder again "
@@ -82,17 +82,17 @@ class DocumentReport(Value):
 
 _DEFAULTS = tuple(f.default for f in fields(DocumentReport))
 """In the order of the fields, as every report holds them."""
-_written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def container_of(row: SourceRow) -> str:
-    """The container that a source was read out of, by its uri; empty for none."""
-    return DocumentReport.of(row.report).within if row.report else ""
+    """Return the container that a source was read out of, by its uri; empty for none."""
+    return DocumentReport.from_json(row.report).within if row.report else ""
 
 
 @dataclass(frozen=True)
 class Progress(Value):
-    """How far a run of `sync` is.
+    """Progress of a run of `sync`.
 
     Args:
         done: files that have been dealt with.
@@ -114,7 +114,7 @@ class Progress(Value):
 
 @dataclass(frozen=True)
 class SyncReport(Value):
-    """What a run of `sync` did.
+    """Result of a run of `sync`.
 
     Args:
         generation: the published generation.
@@ -155,7 +155,7 @@ class SyncReport(Value):
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the store has all that was there in all its groups: nothing failed, was not made, fell behind, or was
+        """Return whether the store is in step in all its groups: nothing failed, was not made, fell behind, or was
         found damaged.
 
         What the command line gives exit code 5 for where it is not. Files that no reader knows (`unread`) or that were
@@ -164,7 +164,7 @@ class SyncReport(Value):
         return not (self.failed or self.unmade or self.behind or self.damaged)
 
     def __str__(self) -> str:
-        """What was done, in a line.
+        """Return what was done, in a line.
 
         >>> print(SyncReport(1, added=3, chunks=51, embedded=51, seconds=9.6))
         3 added; 51 passages made, 51 embedded; 9.6 s
@@ -173,45 +173,45 @@ class SyncReport(Value):
         counts = [f"{getattr(self, name)} {name}" for name in names if getattr(self, name)]
         if self.chunks and counts == [f"{self.unchanged} unchanged"]:
             counts.append("cut again")
-        made = f"{self.chunks} passages made, {self.embedded} embedded"
-        return f"{', '.join(counts) or 'nothing to do'}; {made}; {self.seconds:.1f} s"
+        passages = f"{self.chunks} passages made, {self.embedded} embedded"
+        return f"{', '.join(counts) or 'nothing to do'}; {passages}; {self.seconds:.1f} s"
 
     def _repr_html_(self) -> str:
-        """What was done and what failed, which a notebook shows."""
+        """Return what was done and what failed, for a notebook to show."""
         rows = [(uri, strip_name(uri, reason)) for uri, reason in self.failed]
-        failed = notebook.table(("failed", "reason"), rows) if rows else ""
-        return notebook.paragraph(str(self)) + failed
+        failed = notebook.render_table(("failed", "reason"), rows) if rows else ""
+        return notebook.render_paragraph(str(self)) + failed
 
 
 _COUNTS = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
-What: TypeAlias = Literal["added", "changed", "moved", "removed", "unchanged", "failed"]
+SyncOutcome: TypeAlias = Literal["added", "changed", "moved", "removed", "unchanged", "failed"]
 
 
 def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
-    """The reports of all indexed sources of a store, by uri."""
+    """Return the reports of all indexed sources of a store, by uri."""
     return {
-        uri: DocumentReport.of(source.report)
+        uri: DocumentReport.from_json(source.report)
         for uri, source in corpus.snapshot().sources().items()
         if source.status == "indexed" and source.report
     }
 
 
-def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
-    """One report of several runs, one after the other; `failed` are sources that could not be read."""
+def merge_reports(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
+    """Merge the reports of several runs, one after the other; `failed` are sources that could not be read."""
     last = reports[-1] if reports else SyncReport(0)
-    unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
+    unread = sum((Counter(dict(report.unread)) for report in reports), Counter[str]())
     return last.but(
-        **{name: sum(getattr(one, name) for one in reports) for name in (*_COUNTS, "seconds")},
-        stale=tuple(chain.from_iterable(one.stale for one in reports)),
-        failed=(*chain.from_iterable(one.failed for one in reports), *failed),
-        skipped=tuple(chain.from_iterable(one.skipped for one in reports)),
+        **{name: sum(getattr(report, name) for report in reports) for name in (*_COUNTS, "seconds")},
+        stale=tuple(chain.from_iterable(report.stale for report in reports)),
+        failed=(*chain.from_iterable(report.failed for report in reports), *failed),
+        skipped=tuple(chain.from_iterable(report.skipped for report in reports)),
         unread=tuple(unread.most_common()),
     )
 
 
 @dataclass
 class SyncCounts:
-    """Numbers that grow while files are dealt with; see `SyncReport` and `Progress`."""
+    """Counts that grow while files are processed; see `SyncReport` and `Progress`."""
 
     total: int = 0
     done: int = 0
@@ -225,12 +225,12 @@ class SyncCounts:
     embedded: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
-    counted: dict[str, str] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
 
-    def count(self, uri: str, what: What) -> None:
-        if what != "failed":
-            setattr(self, what, getattr(self, what) + 1)
-            self.counted[uri] = what
+    def count(self, uri: str, outcome: SyncOutcome) -> None:
+        if outcome != "failed":
+            setattr(self, outcome, getattr(self, outcome) + 1)
+            self.outcomes[uri] = outcome
 
     def fail(self, row: SourceRow) -> None:
         self.failed.append((row.uri, row.error))
@@ -238,21 +238,21 @@ class SyncCounts:
             self.stale.append(row.uri)
 
     def publish(self, conflicts: set[str]) -> None:
-        """What was counted is published, but where another writer was there first: that is taken and counted again."""
-        for uri in self.counted.keys() & conflicts:
-            setattr(self, self.counted[uri], getattr(self, self.counted[uri]) - 1)
-        self.failed = [one for one in self.failed if one[0] not in conflicts]
-        self.stale = [one for one in self.stale if one not in conflicts]
-        self.counted.clear()
+        """Settle the counts; those of sources that another writer changed first are taken back and counted again."""
+        for uri in self.outcomes.keys() & conflicts:
+            setattr(self, self.outcomes[uri], getattr(self, self.outcomes[uri]) - 1)
+        self.failed = [entry for entry in self.failed if entry[0] not in conflicts]
+        self.stale = [entry for entry in self.stale if entry not in conflicts]
+        self.outcomes.clear()
 
-    def report(self, generation: int, found: FileListing, seconds: float) -> SyncReport:
+    def report(self, generation: int, listing: FileListing, seconds: float) -> SyncReport:
         return SyncReport(
             generation,
             **{name: getattr(self, name) for name in _COUNTS},
             failed=tuple(self.failed),
             stale=tuple(self.stale),
-            skipped=tuple(found.skipped),
-            unread=tuple(found.unread.most_common()),
+            skipped=tuple(listing.skipped),
+            unread=tuple(listing.unread.most_common()),
             seconds=seconds,
         )
 
@@ -265,13 +265,13 @@ _STRANGE = "The embedder knows"
 
 
 class NodeCount:
-    """Counts a document's nodes and, if they have an embedder, their tokens as it counts them."""
+    """Counter of a document's nodes and, if they have an embedder, of their tokens as it counts them."""
 
     def __init__(self, embedder: Embedder | SparseEmbedder | None) -> None:
         self.embedder = embedder
         self.nodes = self.tokens = self.beyond_window = 0
 
-    def over(self, nodes: Iterable[Node]) -> Iterator[Node]:
+    def count_through(self, nodes: Iterable[Node]) -> Iterator[Node]:
         for node in nodes:
             self.count([node])
             yield node
@@ -283,18 +283,18 @@ class NodeCount:
             self.tokens += sum(lengths)
             self.beyond_window += sum(tokens > self.embedder.window for tokens in lengths)
 
-    def on(self, report: DocumentReport, document: Document) -> DocumentReport:
-        """A document's report with these numbers in place of its own."""
-        return report.but(**self.said(document, report.parts, report.warnings))
+    def update_report(self, report: DocumentReport, document: Document) -> DocumentReport:
+        """Return a document's report with these numbers in place of its own."""
+        return report.but(**self.report_fields(document, report.parts, report.warnings))
 
-    def said(self, document: Document, parts: int, warnings: Iterable[str]) -> dict[str, Any]:
-        """What it says in a document's report, among other `warnings`."""
-        kept = (said for said in warnings if not _is_of_nodes(said))
+    def report_fields(self, document: Document, parts: int, warnings: Iterable[str]) -> dict[str, Any]:
+        """Return the fields of a document's report that concern nodes, with its other `warnings`."""
+        other_warnings = (warning for warning in warnings if not _is_of_nodes(warning))
         return {
             "chunks": self.nodes,
             "tokens": self.tokens if self.embedder else None,
             "beyond_window": self.beyond_window,
-            "warnings": (*kept, *self._warnings(document, parts)),
+            "warnings": (*other_warnings, *self._warnings(document, parts)),
         }
 
     def _warnings(self, document: Document, parts: int) -> Iterator[str]:
@@ -304,8 +304,8 @@ class NodeCount:
             return
         if self.beyond_window:
             yield f"{self.beyond_window} of {self.nodes} {_LONG}"
-        if (known := self.embedder.covers(document.text[:_SAMPLE])) < _KNOWN_SHARE:
-            yield f"{_STRANGE} {known:.0%} of its characters; search it by words (BM25)."
+        if (known_share := self.embedder.covers(document.text[:_SAMPLE])) < _KNOWN_SHARE:
+            yield f"{_STRANGE} {known_share:.0%} of its characters; search it by words (BM25)."
 
 
 def _is_of_nodes(warning: str) -> bool:
@@ -313,18 +313,18 @@ def _is_of_nodes(warning: str) -> bool:
 
 
 class TotalProgress:
-    """Reports several lots as one run: counts earlier lots too."""
+    """Progress of several listings as one run: it adds the counts of earlier ones."""
 
     def __init__(self, progress: Callable[[Progress], None]) -> None:
         self.progress = progress
-        self.before = self.last = Progress(0, 0)
+        self.earlier = self.last = Progress(0, 0)
 
     def __call__(self, now: Progress) -> None:
-        if self.before.total:
+        if self.earlier.total:
             numbers = ("done", "total", "failed", "chunks", "embedded")
-            now = now.but(**{name: getattr(self.before, name) + getattr(now, name) for name in numbers})
+            now = now.but(**{name: getattr(self.earlier, name) + getattr(now, name) for name in numbers})
         self.last = now
         self.progress(now)
 
-    def next(self) -> None:
-        self.before = self.last
+    def begin_next(self) -> None:
+        self.earlier = self.last

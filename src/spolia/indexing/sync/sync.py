@@ -1,4 +1,4 @@
-"""Keeping a store in step with folders and other sources: only what has changed is read, cut and embedded again."""
+"""Sync of a store with folders and other sources: only what has changed is read, cut and embedded again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spolia.indexing import sources as sources_package
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.stores import groups as groups_package
 from spolia.stores.corpus import Corpus, refuse_no_corpus
-from spolia.types.value import names_checked
+from spolia.types.value import check_names
 
 if TYPE_CHECKING:
     from spolia.core.operator import Operator
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from spolia.types import Scalar
 
 
-@names_checked
+@check_names
 def sync(
     sources: str | Path | Source | Sequence[str | Path | Source],
     corpus: Corpus,
@@ -141,29 +141,29 @@ def sync(
     """
     from spolia.indexing.sync.groups import RequestedGroups, main_definition
     from spolia.indexing.sync.metadata import DocumentLabels
-    from spolia.indexing.sync.report import TotalProgress, together
+    from spolia.indexing.sync.report import TotalProgress, merge_reports
     from spolia.indexing.sync.sync_run import SyncOptions
 
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
     total = TotalProgress(progress) if progress is not None else None
-    wanted = RequestedGroups(
-        group, main_definition(splitter, embedder, analyzer), groups, known, given=corpus.definitions
+    requested_groups = RequestedGroups(
+        group, main_definition(splitter, embedder, analyzer), groups, known, corpus_definitions=corpus.definitions
     )
-    how = SyncOptions(wanted, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s)
+    options = SyncOptions(requested_groups, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s)
     labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
     failed: list[tuple[str, str]] = []
-    for lot in lots(sources, corpus, labels, readers, failed, follow_links, reread=rebuild):
-        reports.append(keep(corpus, lot, labels(), how))
-        how = replace(how, rebuild=False)
+    for listing in listings(sources, corpus, labels, readers, failed, follow_links, reread=rebuild):
+        reports.append(sync_listing(corpus, listing, labels(), options))
+        options = replace(options, rebuild=False)
         if total is not None:
-            total.next()
+            total.begin_next()
     damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
-    return together(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
+    return merge_reports(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
 
 
-def lots(
+def listings(
     sources: str | Path | Source | Sequence[str | Path | Source],
     corpus: Corpus,
     labels: Callable[[], DocumentLabels],
@@ -171,20 +171,22 @@ def lots(
     failed: list[tuple[str, str]],
     follow_links: bool,
     reread: bool,
-    asks: bool = True,
+    asks_sources: bool = True,
 ) -> Iterator[FileListing]:
-    """What a store is brought in step with, in turn: a folder, then what has changed in each source; `failed` grows."""
+    """Yield the listings to sync with: a folder's, then the changes of each source; `failed` gets sources that fail."""
     from spolia.indexing.sync.files import walk
 
-    folder, others = told_apart(sources)
+    folder, other_sources = split_sources(sources)
     by_name = by_suffix(readers)
     if folder is not None:
-        found = walk(folder, by_name, follow_links=follow_links)
-        refuse_empty(found)
-        yield found
-    for source in others if asks else ():
+        listing = walk(folder, by_name, follow_links=follow_links)
+        refuse_empty(listing)
+        yield listing
+    for source in other_sources if asks_sources else ():
         try:
-            yield from source.lots(sources_package.source.Memory(corpus, source.id, labels, reread, by_name), by_name)
+            yield from source.change_batches(
+                sources_package.source.Memory(corpus, source.id, labels, reread, by_name), by_name
+            )
         except (SourceError, EgressError) as error:
             failed.append((source.id, str(error)))
 
@@ -197,59 +199,60 @@ ALLOCATIONS = 50_000
 
 
 @contextmanager
-def rarely_collected() -> Iterator[None]:
-    """Within it Python looks for garbage after as many allocations: what waits for a commit is no garbage."""
-    before, *others = gc.get_threshold()
-    if not 0 < before < ALLOCATIONS:  # another sync is under way, or the caller collects in another way
+def reduce_garbage_collection() -> Iterator[None]:
+    """Make Python look for garbage less often: what waits for a commit is no garbage."""
+    threshold, *other_thresholds = gc.get_threshold()
+    if not 0 < threshold < ALLOCATIONS:  # another sync is under way, or the caller collects in another way
         yield
         return
-    gc.set_threshold(ALLOCATIONS, *others)
+    gc.set_threshold(ALLOCATIONS, *other_thresholds)
     try:
         yield
     finally:
-        gc.set_threshold(before, *others)
+        gc.set_threshold(threshold, *other_thresholds)
 
 
-def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOptions) -> SyncReport:
+def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, options: SyncOptions) -> SyncReport:
     """Bring a store, made if it does not exist, in step with the listed files."""
-    from spolia.indexing.sync.groups import behind, makeshift
+    from spolia.indexing.sync.groups import find_groups_behind, find_makeshift_groups
     from spolia.indexing.sync.prefetch import open_prefetch
-    from spolia.indexing.sync.sync_run import staged
+    from spolia.indexing.sync.sync_run import run_round
 
     began = time.perf_counter()
     if not corpus.exists():
         corpus.create()
-    wait_s = corpus.wait_s if how.timeout_s is None else how.timeout_s
+    wait_s = corpus.wait_s if options.timeout_s is None else options.timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
-    with rarely_collected(), open_prefetch(corpus.backend.folder, how.workers, how.limits) as prefetch:
+    with reduce_garbage_collection(), open_prefetch(corpus.backend.folder, options.workers, options.limits) as prefetch:
         while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
-            opened = (
+            opened_staging = (
                 groups_package.materialise.open_staging(corpus, wait_s)
-                if how.rebuild
+                if options.rebuild
                 else closing(stores.staging.Staging(corpus.backend, wait_s))
             )
-            with opened as writer:
-                run = staged(writer, found, labels, prefetch, how, before=run)
+            with opened_staging as writer:
+                run = run_round(writer, listing, labels, prefetch, options, previous=run)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
                 generation, lacking = writer.publish(), writer.unmade()
-                if how.compacts and not writer.conflicts:
+                if options.compacts and not writer.conflicts:
                     generation = writer.compact()
-    if groups := how.wanted.groups:
-        known, tell = how.wanted.known, run.tell_of_groups
+    if groups := options.requested_groups.groups:
+        known_operators, tell = options.requested_groups.known_operators, run.report_group_progress
         run.unread += groups_package.materialise.materialise(
-            groups, retry=False, known=known, tell=tell, wait_s=how.timeout_s
+            groups, retry=False, known=known_operators, tell=tell, wait_s=options.timeout_s
         )
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
-    report = run.tally.report(generation, found, time.perf_counter() - began)
+    report = run.tally.report(generation, listing, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
-    left = (*behind(run.builds), *makeshift(run.builds, run.unread))
-    return report.but(unmade=unmade, behind=left, fields=notes)
+    groups_behind = (*find_groups_behind(run.builds), *find_makeshift_groups(run.builds, run.unread))
+    return report.but(unmade=unmade, behind=groups_behind, fields=notes)
 
 
-def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, workers: Executor | None = None) -> None:
-    """Embed the texts of sources, and of what was read out of these, again, although they have vectors, and put the new
-    vectors in the place of these.
+def reembed(
+    corpus: Corpus, uris: Iterable[str], requested_groups: RequestedGroups, workers: Executor | None = None
+) -> None:
+    """Embed the texts of sources and of their members again, and replace the vectors that they have.
 
     A text has one vector by an embedder: it is replaced in all documents that have the text. Some documents are
     published together, and never a part of one. What was published before a failure has its new vectors.
@@ -260,21 +263,21 @@ def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, wo
         StoreError: an embedder gives vectors of another dimension; says how many documents were embedded again before.
         DocumentError: a picture cannot be embedded.
     """
-    from spolia.indexing.sync.groups import behind
+    from spolia.indexing.sync.groups import find_groups_behind
     from spolia.indexing.sync.prefetch import open_prefetch
 
     with (
         open_prefetch(corpus.backend.folder, workers) as prefetch,
         closing(stores.staging.Reembedding(corpus.backend, corpus.wait_s)) as staging,
     ):
-        builds = wanted.builds(staging.manifests)
+        builds = requested_groups.builds(staging.manifests)
         for build in builds:
             if len(build.embedders) < len(staging.manifests[build.group].embeddings):
-                raise GroupError(dict(behind(builds))[build.group])
+                raise GroupError(dict(find_groups_behind(builds))[build.group])
         done = 0
-        for lot in staging.document_batches(_documents_of(staging, uris)):
+        for batch in staging.document_batches(_documents_of(staging, uris)):
             try:
-                unread = groups_package.group_build.embed(staging, builds, embed_calls=prefetch.embedded)
+                unread = groups_package.group_build.embed(staging, builds, embed_calls=prefetch.embed_texts)
             except OtherDimension as error:
                 raise StoreError(
                     "The model gives vectors of another dimension than the store's, which could not be compared. "
@@ -285,61 +288,61 @@ def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, wo
             if unread:
                 raise DocumentError(unread[0].reason)
             staging.replace()
-            done += len(lot)
+            done += len(batch)
 
 
 def _documents_of(staging: Staging, uris: Iterable[str]) -> list[str]:
-    """The documents of sources and of what was read out of these, but not of sources whose names only begin so."""
+    """Return the documents of sources and of their members, but not of sources whose names only begin so."""
     from spolia.indexing.sync.report import container_of
 
-    asked = set(uris)
-    rows = staging.sources(staging.stamps(asked))
+    requested_uris = set(uris)
+    rows = staging.sources(staging.stamps(requested_uris))
 
-    def is_asked(uri: str) -> bool:
-        return uri in asked or (uri in rows and is_asked(container_of(rows[uri])))
+    def is_requested(uri: str) -> bool:
+        return uri in requested_uris or (uri in rows and is_requested(container_of(rows[uri])))
 
-    return list(dict.fromkeys(row.document for uri, row in rows.items() if row.document and is_asked(uri)))
+    return list(dict.fromkeys(row.document for uri, row in rows.items() if row.document and is_requested(uri)))
 
 
 def refuse_swapped(sources: object, corpus: object) -> None:
-    """Refuse what is no folder and no store, or the one in the place of the other."""
+    """Refuse arguments that were swapped, or are neither documents nor a store."""
     if isinstance(sources, Corpus):
         raise StoreError(f"The store {sources.path!r} was given instead of documents. Write sync(FOLDER, corpus).")
     refuse_no_corpus(corpus, "sync(FOLDER, corpus)")
 
 
-def told_apart(
-    given: str | Path | sources_package.source.Source | Sequence[str | Path | sources_package.source.Source],
+def split_sources(
+    inputs: str | Path | sources_package.source.Source | Sequence[str | Path | sources_package.source.Source],
 ) -> tuple[str | Path | Sequence[str | Path] | None, list[sources_package.source.Source]]:
-    """Paths, as they were given, and sources."""
-    if isinstance(given, (str, Path)):
-        return given, []
-    if isinstance(given, sources_package.source.Source):
-        return None, [given]
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+    """Return the paths, as they were given, and the sources."""
+    if isinstance(inputs, (str, Path)):
+        return inputs, []
+    if isinstance(inputs, sources_package.source.Source):
+        return None, [inputs]
+    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
         raise FolderError(
-            f"{given!r:.80} was given instead of documents. Write sync(FOLDER, corpus), and for texts by name "
+            f"{inputs!r:.80} was given instead of documents. Write sync(FOLDER, corpus), and for texts by name "
             "add_texts(corpus, TEXTS)."
         )
-    paths = [one for one in given if not isinstance(one, sources_package.source.Source)]
-    sources = [one for one in given if isinstance(one, sources_package.source.Source)]
-    if len({one.id for one in sources}) < len(sources):
+    paths = [item for item in inputs if not isinstance(item, sources_package.source.Source)]
+    sources = [item for item in inputs if isinstance(item, sources_package.source.Source)]
+    if len({item.id for item in sources}) < len(sources):
         raise SourceError("Two sources have the same name, so a store could not distinguish them. Write other names.")
     return (paths if paths or not sources else None), sources
 
 
-def refuse_empty(found: FileListing) -> None:
+def refuse_empty(listing: FileListing) -> None:
     """Raise `FolderError` if no file can be indexed."""
-    if found.files or found.closed:
+    if listing.files or listing.unlisted:
         return
-    if not found.unread and not found.skipped:
-        there = "is empty"
+    if not listing.unread and not listing.skipped:
+        contents = "is empty"
     else:
-        kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in found.unread.most_common(5))
-        reasons = "; ".join(f"{item.uri}: {item.reason}" for item in found.skipped[:3])
-        there = f"holds no readable document, but: {'; '.join(filter(None, (kinds, reasons)))}"
-    endings = ", ".join(sorted({reader.suffixes[0] for reader in found.files.readers.values()}))
+        kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in listing.unread.most_common(5))
+        reasons = "; ".join(f"{item.uri}: {item.reason}" for item in listing.skipped[:3])
+        contents = f"holds no readable document, but: {'; '.join(filter(None, (kinds, reasons)))}"
+    endings = ", ".join(sorted({reader.suffixes[0] for reader in listing.files.readers.values()}))
     raise FolderError(
-        f"{found.folder} {there}. Put files there that end in {endings}, or name another folder. "
+        f"{listing.folder} {contents}. Put files there that end in {endings}, or name another folder. "
         "Nothing was changed; to have an empty store, delete it."
     )

@@ -17,8 +17,8 @@ from spolia.indexing.sync.diff import (
     ContainerResult,
     LinkedImages,
     SourceDiff,
-    above,
-    failed,
+    ancestor_uris,
+    make_failed_row,
 )
 from spolia.indexing.sync.files import (
     FOLDER,
@@ -26,13 +26,13 @@ from spolia.indexing.sync.files import (
     File,
     FileListing,
     SourceChanges,
-    refuse_folder_since,
-    refuse_other,
+    make_folder_check,
+    refuse_other_folder,
 )
-from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, behind
+from spolia.indexing.sync.groups import Batch, BatchItem, RequestedGroups, find_groups_behind
 from spolia.indexing.sync.metadata import DocumentLabels, MetadataDiff
-from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetched
-from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, What, container_of
+from spolia.indexing.sync.prefetch import FetchItem, Prefetch, Unreadable, fetch_file
+from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, SyncOutcome, container_of
 from spolia.indexing.sync.revoke import Revoked, revoke
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
@@ -53,10 +53,10 @@ LONGEST_UNPUBLISHED_S = 60.0
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """Arguments of `sync` that hold for all that it finds; `reread` tries all again that could not be read. Without
-    `compacts` the caller joins small pieces of the store later."""
+    """Options of `sync` for each listing; `reread` retries all that could not be read. Without `compacts` the caller
+    joins small pieces of the store later."""
 
-    wanted: RequestedGroups
+    requested_groups: RequestedGroups
     fields: Sequence[Field] | None = None
     progress: Callable[[Progress], None] | None = None
     batch: int | None = 2000
@@ -69,70 +69,82 @@ class SyncOptions:
     compacts: bool = True
 
 
-def staged(
-    writer: Staging,
-    found: FileListing,
+def run_round(
+    staging: Staging,
+    listing: FileListing,
     labels: DocumentLabels,
     prefetch: Prefetch,
-    how: SyncOptions,
-    before: SyncRun | None = None,
+    options: SyncOptions,
+    previous: SyncRun | None = None,
 ) -> SyncRun:
-    """One round of `keep`, over a staging that is committed or only counts; a further one takes what is in conflict."""
-    lot = found
-    if before is not None:
-        lot = only(found, before.writer.conflicts)
-        labels = _not_wider(before.labels, writer.readers(lot.uris))
-    stamps = writer.stamps(lot.uris)
-    writer.refuse = refuse_folder_since(writer.cursor(FOLDER, ROOT), found)
-    is_other = _is_other(lot, stamps, writer, rebuild=how.rebuild)
-    if found.folder:
-        writer.remember(found.source, found.cursors)  # with the first commit: no other folder begins beside it
-    for uri in lot.files if labels.access is not None else ():
+    """Run one sync round, over a staging area that is committed or only counts; the next one retries conflicts."""
+    round_listing = listing
+    if previous is not None:
+        round_listing = select_sources(listing, previous.writer.conflicts)
+        labels = _limit_access(previous.labels, staging.readers(round_listing.uris))
+    stamps = staging.stamps(round_listing.uris)
+    staging.refuse = make_folder_check(staging.cursor(FOLDER, ROOT), listing)
+    is_other = _is_other_folder(round_listing, stamps, staging, rebuild=options.rebuild)
+    if listing.folder:
+        staging.remember(listing.source, listing.cursors)  # with the first commit: no other folder begins beside it
+    for uri in round_listing.files if labels.access is not None else ():
         labels.readers(uri)  # raises before anything is written: a mistake could open a file to others
-    if labels.access is None and writer.is_restricted():
-        labels = replace(labels, kept=writer.readers(lot.uris), is_closed=cache(writer.is_restricted_now))
-    revoked = Revoked() if is_other or not stamps else revoke(writer, lot, labels, stamps, prefetch)
-    if how.fields is not None:
-        writer.declare(how.fields)
-    made = dict(writer.manifests)
-    renews = how.wanted.define(writer, lot, prefetch, rebuild=how.rebuild)
-    how.wanted.refuse_changed(writer.manifests)
+    if labels.access is None and staging.is_restricted():
+        labels = replace(
+            labels, stored_readers=staging.readers(round_listing.uris), is_closed=cache(staging.is_restricted_now)
+        )
+    revoked = Revoked() if is_other or not stamps else revoke(staging, round_listing, labels, stamps, prefetch)
+    if options.fields is not None:
+        staging.declare(options.fields)
+    old_manifests = dict(staging.manifests)
+    renews = options.requested_groups.define(staging, round_listing, prefetch, rebuild=options.rebuild)
+    options.requested_groups.refuse_changed(staging.manifests)
     if revoked.removed or renews:
-        stamps = writer.stamps(lot.uris)
+        stamps = staging.stamps(round_listing.uris)
     rebuilt: list[str] = []
-    if how.rebuild and made and made != writer.manifests:  # what was there is found until all is made
-        how, now = replace(how, batch=None), writer.manifests
-        rebuilt = [name for name, there in made.items() if name in now and there.signature != now[name].signature]
-    run = SyncRun(writer, labels, lot, prefetch, stamps, how, revoked, LinkedImages(found, labels), before)
+    if (
+        options.rebuild and old_manifests and old_manifests != staging.manifests
+    ):  # what was there is found until all is made
+        options, new_manifests = replace(options, batch=None), staging.manifests
+        rebuilt = [
+            name
+            for name, manifest in old_manifests.items()
+            if name in new_manifests and manifest.signature != new_manifests[name].signature
+        ]
+    run = SyncRun(
+        staging, labels, round_listing, prefetch, stamps, options, revoked, LinkedImages(listing, labels), previous
+    )
     run.run(recount=renews, rebuilt=rebuilt)
     return run
 
 
-def only(found: FileListing, uris: Set[str]) -> SourceChanges:
-    """Some of the sources that were found, each with the container that it is in."""
-    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in uris}
-    files = found.files.only(uri for uri in found.files if uri in outermost)
+def select_sources(listing: FileListing, uris: Set[str]) -> SourceChanges:
+    """Return some of the listed sources, each with the container that it is in."""
+    outermost = {
+        next((candidate for candidate in (*ancestor_uris(uri), uri) if candidate in listing.files), uri) for uri in uris
+    }
+    files = listing.files.select(uri for uri in listing.files if uri in outermost)
     gone = frozenset(outermost - files.keys())
-    some = SourceChanges(files, source=found.source, cursors=found.cursors, gone=gone, folders=found.folders)
-    return replace(some, again=found.again)
+    changes = SourceChanges(files, source=listing.source, cursors=listing.cursors, gone=gone, folders=listing.folders)
+    return replace(changes, forced_uris=listing.forced_uris)
 
 
-def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
-    """What the caller says, but no more readers than another writer has left meanwhile."""
-    if (said := labels.access) is None:
+def _limit_access(labels: DocumentLabels, stored_readers: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
+    """Return the caller's labels, with no more readers than another writer has left meanwhile."""
+    if (caller_access := labels.access) is None:
         return replace(labels)  # the caller's functions are asked again
 
     def access(uri: str) -> Iterable[str]:
-        named, kept = tuple(said(uri)), there.get(uri, ())
-        return named if not kept or (named and set(named) <= set(kept)) else kept
+        new_readers, old_readers = tuple(caller_access(uri)), stored_readers.get(uri, ())
+        return new_readers if not old_readers or (new_readers and set(new_readers) <= set(old_readers)) else old_readers
 
     return replace(labels, access=access)
 
 
-def _is_other(found: FileListing, stamps: Mapping[str, Stamp], writer: Staging, *, rebuild: bool) -> bool:
-    """Whether a store holds another folder, which is found until all of this one is there."""
+def _is_other_folder(listing: FileListing, stamps: Mapping[str, Stamp], writer: Staging, *, rebuild: bool) -> bool:
+    """Return whether a store holds another folder, which stays searchable until all of this one is stored."""
     try:
-        refuse_other(found, stamps, writer)
+        refuse_other_folder(listing, stamps, writer)
     except FolderError:
         if not rebuild:
             raise
@@ -141,35 +153,38 @@ def _is_other(found: FileListing, stamps: Mapping[str, Stamp], writer: Staging, 
 
 
 class SyncRun:
-    """The order of a run, what it does with each source, and when it publishes; counts of a round `before` go on."""
+    """One run: the order of its steps, what it does with each source, and when it publishes; counts of a `previous`
+    round go on."""
 
     def __init__(
         self,
         writer: Staging,
         labels: DocumentLabels,
-        found: FileListing,
+        listing: FileListing,
         prefetch: Prefetch,
         stamps: Mapping[str, Stamp],
-        how: SyncOptions,
+        options: SyncOptions,
         revoked: Revoked,
         linked_images: LinkedImages,
-        before: SyncRun | None = None,
+        previous: SyncRun | None = None,
     ) -> None:
-        self.writer, self.labels, self.found, self.how = writer, labels, found, how
-        self.tally: SyncCounts = before.tally if before else SyncCounts()
+        self.writer, self.labels, self.listing, self.options = writer, labels, listing, options
+        self.tally: SyncCounts = previous.tally if previous else SyncCounts()
         self.prefetch = prefetch
         self.revoked, self.linked_images = revoked, linked_images
-        self.builds = how.wanted.builds(writer.manifests)
+        self.builds = options.requested_groups.builds(writer.manifests)
         prefetch.follow(self.builds)
-        self.unread: list[Unmade] = before.unread if before else []
-        tried: set[str] = before.pending_batch.tried if before else set()
-        self.metadata_diff = MetadataDiff(writer, labels, found.uris, self.builds)
-        self.pending_batch: Batch = Batch(writer, self.builds, how.wanted.main, self.metadata_diff, tried=tried)
-        self.diff = SourceDiff(writer, found, stamps, self.linked_images, all=self._looks_at_all)
+        self.unread: list[Unmade] = previous.unread if previous else []
+        tried: set[str] = previous.pending_batch.tried if previous else set()
+        self.metadata_diff = MetadataDiff(writer, labels, listing.uris, self.builds)
+        self.pending_batch: Batch = Batch(
+            writer, self.builds, options.requested_groups.main, self.metadata_diff, tried=tried
+        )
+        self.diff = SourceDiff(writer, listing, stamps, self.linked_images, all=self._looks_at_all)
         for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
                 self.labels.contain(uri, container_of(self.diff.rows[uri]) or container)
-        self._cut_at_once = min(CUT_AT_ONCE, how.batch or CUT_AT_ONCE)
+        self._cut_at_once = min(CUT_AT_ONCE, options.batch or CUT_AT_ONCE)
         self._changes, self._chunks, self._earlier = 0, self.tally.chunks, self.tally.chunks
         self._published_at = time.monotonic()
 
@@ -178,99 +193,105 @@ class SyncRun:
 
         Groups in `rebuilt` would lose what they have if their model is away.
         """
-        self._open_stale_to_those_who_may_read_it()
-        given_up = self.diff.given_up(retry=self.how.retry, reread=self.how.reread)
+        self._revoke_stale_versions()
+        given_up = self.diff.find_given_up(retry=self.options.retry, reread=self.options.reread)
         for row in given_up:
             self.tally.fail(row)
-        changed = self._changed({row.uri for row in given_up})
+        changed = self._find_changed_files({row.uri for row in given_up})
         self.tally.total += len(changed)
-        opened = {file.uri for file in changed}
-        closed = sum(len(parts) for container, parts in self.diff.parts.items() if container not in opened)
-        self.tally.unchanged += len(self.found.files) - len(changed) + closed - len(given_up)
-        self._tell_of_revoked(opened)
+        changed_uris = {file.uri for file in changed}
+        unopened_count = sum(
+            len(parts) for container, parts in self.diff.parts.items() if container not in changed_uris
+        )
+        self.tally.unchanged += len(self.listing.files) - len(changed) + unopened_count - len(given_up)
+        self._count_revoked(changed_uris)
         if not self.prefetch.is_first:  # from the other end than the run that is under way, so that the two meet
             changed.reverse()
-        for taken in self.prefetch.ahead(self._items(changed), self._is_read):
-            self._take(taken)
+        for item in self.prefetch.read_ahead(self._make_items(changed), self._is_read):
+            self._sync_item(item)
         self._cut(self.pending_batch)
         for uri in self.diff.gone:
             self._remove(uri)
-        self._make_up()
+        self._build_missing()
         for document in self.writer.documents() if recount else ():
-            if document.id not in self.pending_batch.counted:
+            if document.id not in self.pending_batch.recounted:
                 self.pending_batch.recount(document)
         refuse_away(build for build in self.builds if build.group in rebuilt)
-        self.writer.remember(self.found.source, self.found.cursors)
+        self.writer.remember(self.listing.source, self.listing.cursors)
         self._publish()
 
-    def _tell_of_revoked(self, changed: Set[str]) -> None:
+    def _count_revoked(self, changed: Set[str]) -> None:
         """Count and report what was published before; files to read for other reasons too are reported in their
         turn."""
         for uri in self.revoked.removed:
             self._count(uri, "removed")
         for uri in sorted(self.revoked.relabelled):
-            if changed.isdisjoint((uri, *above(uri))):
+            if changed.isdisjoint((uri, *ancestor_uris(uri))):
                 self.tally.total, self.tally.done = self.tally.total + 1, self.tally.done + 1
                 self.tally.unchanged -= 1
                 self._count(uri, "changed")
 
-    def _open_stale_to_those_who_may_read_it(self) -> None:
-        """A source that is not tried again may have other readers by now all the same."""
+    def _revoke_stale_versions(self) -> None:
+        """Apply changed access to stale versions: a source that is not retried may have other readers by now."""
         for uri, row in self.diff.rows.items() if self.labels.access else ():
             if row.is_stale and uri not in self.diff.gone and not self.metadata_diff.may_stay(row):
                 self.writer.fail(row.but(document=""))
 
-    def _changed(self, given_up: set[str]) -> list[File]:
-        """Files that are not as they were when they were indexed, or of which the caller says something else now."""
+    def _find_changed_files(self, given_up: set[str]) -> list[File]:
+        """Return the files that have changed since they were indexed, or that the caller labels otherwise now."""
         if self._looks_at_all:
             for uri in (uri for parts in self.diff.parts.values() for uri in parts):
                 if self.diff.rows[uri].status == "indexed" and self.metadata_diff.differs(self.diff.rows[uri]):
                     self.diff.reopen(uri)
         if not (self._looks_at_all or self.diff.reopened):
-            return [file for uri, file in self.diff.unlike.items() if uri not in given_up]
+            return [file for uri, file in self.diff.changed_files.items() if uri not in given_up]
 
         def is_wanted(uri: str) -> bool:
-            if uri in self.diff.unlike or uri in self.diff.reopened:
+            if uri in self.diff.changed_files or uri in self.diff.reopened:
                 return True
             return self._looks_at_all and self.metadata_diff.differs(self.diff.rows[uri])
 
-        return [file for uri, file in self.found.files.items() if uri not in given_up and is_wanted(uri)]
+        return [file for uri, file in self.listing.files.items() if uri not in given_up and is_wanted(uri)]
 
-    def _items(self, files: Iterable[File]) -> Iterator[FetchItem]:
-        """Files to take, but those that another run has published meanwhile."""
-        for some in in_batches(files, CUT_AT_ONCE):
-            changed = self.writer.find_changed(file.uri for file in some)
+    def _make_items(self, files: Iterable[File]) -> Iterator[FetchItem]:
+        """Yield an item for each file, without those that another run has published meanwhile."""
+        for batch in in_batches(files, CUT_AT_ONCE):
+            changed = self.writer.find_changed(file.uri for file in batch)
             self.tally.total -= len(changed)
-            yield from (self._item(file) for file in some if file.uri not in changed)
+            yield from (self._make_item(file) for file in batch if file.uri not in changed)
 
-    def _item(self, file: File) -> FetchItem:
-        before = self.diff.rows.get(file.uri)
-        return FetchItem(file.uri, file.reader, file.size, lambda: fetched(file, before, self.prefetch.spool))
+    def _make_item(self, file: File) -> FetchItem:
+        stored = self.diff.rows.get(file.uri)
+        return FetchItem(file.uri, file.reader, file.size, lambda: fetch_file(file, stored, self.prefetch.spool))
 
-    def _make_up(self) -> None:
-        """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
-        made = {build.group for build in self.builds} - {group for group, _ in behind(self.builds)}
-        tried, again = self.pending_batch.tried, self.how.retry
-        lacking = (lack for lack in self.writer.unmade() if lack.group in made and (again or lack.is_untried))
+    def _build_missing(self) -> None:
+        """Build missing nodes of documents that this run has left alone: what could not be made is retried."""
+        buildable_groups = {build.group for build in self.builds} - {
+            group for group, _ in find_groups_behind(self.builds)
+        }
+        tried, retries = self.pending_batch.tried, self.options.retry
+        lacking = (
+            lack for lack in self.writer.unmade() if lack.group in buildable_groups and (retries or lack.is_untried)
+        )
         unmade = [lack for lack in lacking if lack.document not in tried]
-        for one in build_missing(self.writer, self.builds, unmade):
-            self.pending_batch.tried.add(one.document.id)
-            if self.pending_batch.main in one.by_group:
-                self.pending_batch.recount(one.document)
+        for document_nodes in build_missing(self.writer, self.builds, unmade):
+            self.pending_batch.tried.add(document_nodes.document.id)
+            if self.pending_batch.main in document_nodes.by_group:
+                self.pending_batch.recount(document_nodes.document)
             self._changes += 1
-            self._tell(one.document.uri)
+            self._report_progress(document_nodes.document.uri)
             self._publish_if_many()
 
-    def tell_of_groups(self, group: str, documents: int, embedded: int) -> None:
-        """How far the building of further groups is."""
-        self._embedded(embedded)
+    def report_group_progress(self, group: str, documents: int, embedded: int) -> None:
+        """Report the progress of building further groups."""
+        self._count_embedded(embedded)
 
     # What becomes of one source.
 
     def _is_read(self, uri: str, row: SourceRow) -> bool:
-        """Whether a source will be read, as far as is known before its turn."""
-        before = self.diff.rows.get(uri)
-        return not (_is_same(before, row) or (before is None and any(self.diff.gone_with(row.content_hash))))
+        """Return whether a source will be read, as far as is known before its turn."""
+        stored = self.diff.rows.get(uri)
+        return not (_is_same(stored, row) or (stored is None and any(self.diff.find_gone(row.content_hash))))
 
     def _remove(self, uri: str) -> None:
         self.writer.remove(uri)
@@ -280,85 +301,85 @@ class SyncRun:
     def _looks_at_all(self) -> bool:
         return bool(self.labels.metadata or self.labels.access)
 
-    def _take(
-        self, taken: FetchItem, within: str = "", contents: ContainerContents | None = None, depth: int = 0
+    def _sync_item(
+        self, item: FetchItem, container: str = "", contents: ContainerContents | None = None, depth: int = 0
     ) -> None:
         """Bring the store in step with a source, `depth` containers deep, or have it wait to be cut with others."""
         check_cancelled()
-        before, contents = self.diff.rows.get(taken.uri), contents or ContainerContents(taken.uri)
+        stored, contents = self.diff.rows.get(item.uri), contents or ContainerContents(item.uri)
         try:
-            if within:
-                self.labels.contain(taken.uri, within)
-            opened = self._open(taken, before, contents, depth + 1)
-            self._keep(taken, before, opened, within)
+            if container:
+                self.labels.contain(item.uri, container)
+            container_result = self._open_container(item, stored, contents, depth + 1)
+            self._update_source(item, stored, container_result, container)
         except Unreadable as failure:
-            if not within and (path := self.found.files[taken.uri].path) and self.found.is_deleted(path):
+            if not container and (path := self.listing.files[item.uri].path) and self.listing.is_deleted(path):
                 self.tally.total -= 1
-                self.diff.lose(taken.uri)
+                self.diff.mark_deleted(item.uri)
             else:
-                self._leave_unseen(taken.uri, contents)
-                self._fail(failure, taken.reader.name, within)
+                self._leave_unseen(item.uri, contents)
+                self._fail(failure, item.reader.name, container)
         except DocumentError as error:  # by what the caller says of it
-            row = before or SourceRow(taken.uri)
-            row = row.but(size=taken.row.size, mtime_ns=taken.row.mtime_ns, reader=taken.row.reader)
-            self._fail(Unreadable(row, str(error), None), taken.reader.name, within)
+            row = stored or SourceRow(item.uri)
+            row = row.but(size=item.row.size, mtime_ns=item.row.mtime_ns, reader=item.row.reader)
+            self._fail(Unreadable(row, str(error), None), item.reader.name, container)
         finally:
-            if "found" in vars(taken):
-                self.prefetch.drop(taken.found.blob)
+            if "found" in vars(item):
+                self.prefetch.drop(item.source.blob)
         batch = self.pending_batch
         if len(batch.pending) >= self._cut_at_once or batch.weight >= WEIGHT_AT_ONCE or self._is_late:
             self._cut(batch)
 
-    def _open(
-        self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents, depth: int
+    def _open_container(
+        self, item: FetchItem, stored: SourceRow | None, contents: ContainerContents, depth: int
     ) -> ContainerResult:
         """Bring the store in step with the members of a source.
 
         Its own row is written after theirs: a run that is killed between them finds it changed, and opens it again.
         """
-        if not is_container(taken.reader):
+        if not is_container(item.reader):
             return NOT_OPENED
-        row = taken.row
-        stored = self.diff.fetch(taken.uri) if depth == 1 else ()
-        is_whole = taken.found.is_empty or row.size <= getattr(taken.reader, "undivided", -1)
-        if is_whole and not (stored or taken.found.is_unreadable):
+        row = item.row
+        stored_uris = self.diff.fetch_members(item.uri) if depth == 1 else ()
+        is_whole = item.source.is_empty or row.size <= getattr(item.reader, "undivided", -1)
+        if is_whole and not (stored_uris or item.source.is_unreadable):
             return NOT_OPENED
-        if _is_same(before, row) and taken.uri not in self.diff.reopened:
-            self._leave(self.diff.within(taken.uri), contents)
+        if _is_same(stored, row) and item.uri not in self.diff.reopened:
+            self._leave_members(self.diff.members_of(item.uri), contents)
             return NOT_OPENED
         parts, problem = 0, None
-        items = contents.items(taken.reader, taken.found, depth, self.found.files.readers, self.prefetch)
+        items = contents.items(item.reader, item.source, depth, self.listing.files.readers, self.prefetch)
         try:
-            for part in () if is_whole else self.prefetch.ahead(items, self._is_read):
+            for part in () if is_whole else self.prefetch.read_ahead(items, self._is_read):
                 parts += 1
                 self.tally.total += 1
-                self._take(part, taken.uri, contents, depth)
+                self._sync_item(part, item.uri, contents, depth)
         except (DocumentError, MissingExtra) as error:
             problem = error
-        if problem is not None or taken.found.is_unreadable:
-            self._leave_unseen(taken.uri, contents)
+        if problem is not None or item.source.is_unreadable:
+            self._leave_unseen(item.uri, contents)
         if depth == 1:
-            self.found.unread.update(contents.unread)
-            if gone := sorted(set(stored) - contents.seen):
+            self.listing.unread.update(contents.unread)
+            if gone := sorted(set(stored_uris) - contents.uris):
                 self._cut(self.pending_batch)  # what has another name now is not made again
             for uri in gone:
                 self._remove(uri)
         return ContainerResult(parts, contents.unread.total(), problem)
 
     def _leave_unseen(self, container: str, contents: ContainerContents) -> None:
-        """Leave what was in a source that cannot be unpacked now, but for what others may read by now."""
-        self.diff.fetch(container)
-        unseen = [uri for uri in self.diff.within(container) if uri not in contents.seen]
-        held = (row for uri in unseen if (row := self.diff.rows[uri]).document)
-        revoked = {row.uri for row in held if not self.metadata_diff.may_stay(row)}
-        contents.seen.update(revoked)
+        """Leave the members of a source that cannot be unpacked now, but remove those whose readers have changed."""
+        self.diff.fetch_members(container)
+        unseen = [uri for uri in self.diff.members_of(container) if uri not in contents.uris]
+        stored_rows = (row for uri in unseen if (row := self.diff.rows[uri]).document)
+        revoked = {row.uri for row in stored_rows if not self.metadata_diff.may_stay(row)}
+        contents.uris.update(revoked)
         for uri in sorted(revoked):
             self._remove(uri)
-        self._leave([uri for uri in unseen if uri not in revoked], contents)
+        self._leave_members([uri for uri in unseen if uri not in revoked], contents)
 
-    def _leave(self, parts: Iterable[str], contents: ContainerContents) -> None:
+    def _leave_members(self, parts: Iterable[str], contents: ContainerContents) -> None:
         for uri in parts:
-            contents.seen.add(uri)
+            contents.uris.add(uri)
             if (row := self.diff.rows[uri]).status == "failed":
                 self.tally.fail(row)
             elif uri in self.revoked.relabelled:
@@ -366,129 +387,139 @@ class SyncRun:
             else:
                 self.tally.count(uri, "unchanged")
 
-    def _keep(self, taken: FetchItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
-        row = taken.row
-        if before is not None and _is_same(before, row) and self.metadata_diff.is_same(before):
-            if (before.size, before.mtime_ns) != (row.size, row.mtime_ns):
-                self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
-            self._done(row.uri, "changed" if row.uri in self.revoked.relabelled else "unchanged")
-        elif before is not None and _is_same(before, row) and self.metadata_diff.gives_other_readers(before):
+    def _update_source(
+        self, item: FetchItem, stored: SourceRow | None, container_result: ContainerResult, container: str
+    ) -> None:
+        row = item.row
+        if stored is not None and _is_same(stored, row) and self.metadata_diff.is_same(stored):
+            if (stored.size, stored.mtime_ns) != (row.size, row.mtime_ns):
+                self.writer.touch(stored.but(size=row.size, mtime_ns=row.mtime_ns))
+            self._finish(row.uri, "changed" if row.uri in self.revoked.relabelled else "unchanged")
+        elif stored is not None and _is_same(stored, row) and self.metadata_diff.update_readers(stored):
             self._changes += 1
-            self._done(row.uri, "changed")
-        elif before is None and (old := self._moved_from(taken, within)) is not None:
+            self._finish(row.uri, "changed")
+        elif stored is None and (old := self._find_moved(item, container)) is not None:
             self.writer.move(old.uri, old.but(uri=row.uri, size=row.size, mtime_ns=row.mtime_ns))
             self._changes += 1
-            self._done(row.uri, "moved")
+            self._finish(row.uri, "moved")
         else:
-            self._read(taken, before, opened, within)
+            self._read_source(item, stored, container_result, container)
 
-    def _read(self, taken: FetchItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
+    def _read_source(
+        self, item: FetchItem, stored: SourceRow | None, container_result: ContainerResult, container: str
+    ) -> None:
         try:
-            prepared = self.prefetch.prepared(taken.reader, taken.found)
-            reading = prepared.reading if opened is NOT_OPENED else opened.on(prepared.reading)
+            prepared = self.prefetch.prepare_source(item.reader, item.source)
+            reading = prepared.reading if container_result is NOT_OPENED else container_result.add_to(prepared.reading)
         except (DocumentError, MissingExtra) as error:
-            raise Unreadable(taken.row, str(error), error) from error
-        again = self.found.is_again(taken.uri)
-        item = BatchItem(reading, taken.row, before, prepared.pieces, opened.parts, within, again=again)
+            raise Unreadable(item.row, str(error), error) from error
+        is_forced = self.listing.is_forced(item.uri)
+        batch_item = BatchItem(
+            reading, item.row, stored, prepared.pieces, container_result.parts, container, is_forced=is_forced
+        )
         if reading.linked_images:
-            item.beside = self.linked_images.seen_by(reading)
-            item.pieces = {}  # they may see the pictures
-            item.reading = self.linked_images.on(reading)
-        self.pending_batch.add(item)
+            batch_item.image_versions = self.linked_images.image_versions(reading)
+            batch_item.pieces = {}  # they may see the pictures
+            batch_item.reading = self.linked_images.add_images(reading)
+        self.pending_batch.add(batch_item)
 
-    def _moved_from(self, taken: FetchItem, within: str) -> SourceRow | None:
-        """The source that is gone and held the same, read and described in the same way; it gets the new readers."""
-        diff, uri = self.metadata_diff, taken.uri
-        for old in self.diff.gone_with(taken.row.content_hash):
-            if old.reader != taken.row.reader or not (diff.is_same(old, uri) or diff.gives_other_readers(old, uri)):
+    def _find_moved(self, item: FetchItem, container: str) -> SourceRow | None:
+        """Return the removed source with the same content, reader and labels, after giving it the new readers."""
+        diff, uri = self.metadata_diff, item.uri
+        for old in self.diff.find_gone(item.row.content_hash):
+            if old.reader != item.row.reader or not (diff.is_same(old, uri) or diff.update_readers(old, uri)):
                 continue
-            report = DocumentReport.of(old.report) if old.report else None
+            report = DocumentReport.from_json(old.report) if old.report else None
             if report is not None and report.beside:
                 continue  # other pictures stand beside it there
             del self.diff.gone[old.uri]
-            return old if report is None or report.within == within else old.but(report=report.but(within=within).json)
+            return (
+                old
+                if report is None or report.within == container
+                else old.but(report=report.but(within=container).json)
+            )
         return None
 
     def _cut(self, batch: Batch) -> None:
-        for filed, result in batch.flush():
+        for item, result in batch.flush():
             if isinstance(result, Unreadable):
-                self._fail(result, filed.reading.document.id.rpartition(".")[2], filed.within)
+                self._fail(result, item.reading.document.id.rpartition(".")[2], item.container)
             else:
                 self._changes += 1
                 self.tally.warned += bool(result.warnings)
-                self._done(filed.row.uri, "added" if filed.before is None else "changed")
+                self._finish(item.row.uri, "added" if item.stored is None else "changed")
 
-    def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
+    def _fail(self, failure: Unreadable, reader: str, container: str) -> None:
         """Note why a source could not be read, and how often it was tried. Its last good version stays."""
-        before, row = self.diff.rows.get(failure.row.uri), failure.row.but(document="")
-        if before is not None and self.metadata_diff.may_stay(before):
-            row = row.but(document=before.document, report=before.report)
-        row = failed(row, failure.reason, failure.cause, before, reader)
-        row = row.but(report=DocumentReport.of(row.report).but(within=within).json)
+        stored, row = self.diff.rows.get(failure.row.uri), failure.row.but(document="")
+        if stored is not None and self.metadata_diff.may_stay(stored):
+            row = row.but(document=stored.document, report=stored.report)
+        row = make_failed_row(row, failure.reason, failure.cause, stored, reader)
+        row = row.but(report=DocumentReport.from_json(row.report).but(within=container).json)
         self.tally.fail(row)
-        if before is not None and (before.status, before.error, before.document) == ("failed", row.error, row.document):
+        if stored is not None and (stored.status, stored.error, stored.document) == ("failed", row.error, row.document):
             self.writer.touch(row)  # nothing changes for who searches
         else:
             self.writer.fail(row)
             self._changes += 1
-        self._done(row.uri, "failed")
+        self._finish(row.uri, "failed")
 
-    def _done(self, uri: str, what: What) -> None:
+    def _finish(self, uri: str, outcome: SyncOutcome) -> None:
         self.tally.done += 1
-        self._count(uri, what)
+        self._count(uri, outcome)
         self._publish_if_many()
 
-    def _count(self, uri: str, what: What) -> None:
+    def _count(self, uri: str, outcome: SyncOutcome) -> None:
         """Count and tell what became of a source."""
-        self.tally.count(uri, what)
-        self._tell(uri, "" if what == "unchanged" else what)
+        self.tally.count(uri, outcome)
+        self._report_progress(uri, "" if outcome == "unchanged" else outcome)
 
     def _publish_if_many(self) -> None:
-        if self.how.batch is None:
+        if self.options.batch is None:
             if self.writer.weight >= STAGED_AT_ONCE:
-                self.unread += embed(self.writer, self.builds, self._embedded, self.prefetch.embedded)
+                self.unread += embed(self.writer, self.builds, self._count_embedded, self.prefetch.embed_texts)
                 self.writer.spill()
             return
-        chunks = min(self.how.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
-        are_many = self._changes >= self.how.batch or self.tally.chunks - self._chunks >= chunks
+        chunks = min(self.options.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
+        are_many = self._changes >= self.options.batch or self.tally.chunks - self._chunks >= chunks
         if are_many or self._is_late or self.writer.weight >= STAGED_AT_ONCE:
             self._publish()
             self.writer.join_full()
 
     @property
     def _is_late(self) -> bool:
-        return self.how.batch is not None and time.monotonic() - self._published_at >= LONGEST_UNPUBLISHED_S
+        return self.options.batch is not None and time.monotonic() - self._published_at >= LONGEST_UNPUBLISHED_S
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
-        self.unread += embed(self.writer, self.builds, self._embedded, self.prefetch.embedded)
-        self.writer.publish(self._complete)
+        self.unread += embed(self.writer, self.builds, self._count_embedded, self.prefetch.embed_texts)
+        self.writer.publish(self._build_new_groups)
         self.tally.publish(self.writer.conflicts)
         self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
 
-    def _complete(self, writer: AnyWriter) -> None:
-        """Make and embed what another one has added meanwhile to groups that this run defines."""
-        seen = self.writer.manifests
-        builds = [build for build in self.builds if writer.manifests.get(build.group) == seen[build.group]]
-        for _ in build_groups(writer, builds) if self.how.batch is None else ():
+    def _build_new_groups(self, writer: AnyWriter) -> None:
+        """Make and embed what another writer has added meanwhile to groups that this run defines."""
+        own_manifests = self.writer.manifests
+        builds = [build for build in self.builds if writer.manifests.get(build.group) == own_manifests[build.group]]
+        for _ in build_groups(writer, builds) if self.options.batch is None else ():
             if writer is self.writer and self.writer.weight >= STAGED_AT_ONCE:
-                self.unread += embed(writer, builds, self._embedded)
+                self.unread += embed(writer, builds, self._count_embedded)
                 self.writer.spill()
-        self.unread += embed(writer, builds, self._embedded)
+        self.unread += embed(writer, builds, self._count_embedded)
 
-    def _embedded(self, count: int) -> None:
+    def _count_embedded(self, count: int) -> None:
         self.tally.embedded += count
-        self._tell("")
+        self._report_progress("")
 
-    def _tell(self, uri: str, change: str = "") -> None:
+    def _report_progress(self, uri: str, change: str = "") -> None:
         self.tally.chunks = self._earlier + self.writer.node_counts[self.pending_batch.main]
-        if self.how.progress is not None:
+        if self.options.progress is not None:
             done, total, failed = self.tally.done, self.tally.total, len(self.tally.failed)
-            self.how.progress(Progress(done, total, uri, failed, self.tally.chunks, self.tally.embedded, change))
+            self.options.progress(Progress(done, total, uri, failed, self.tally.chunks, self.tally.embedded, change))
 
 
-def _is_same(before: SourceRow | None, row: SourceRow) -> bool:
-    if before is None or before.status != "indexed":
+def _is_same(stored: SourceRow | None, row: SourceRow) -> bool:
+    if stored is None or stored.status != "indexed":
         return False
-    return (before.content_hash, before.reader) == (row.content_hash, row.reader)
+    return (stored.content_hash, stored.reader) == (row.content_hash, row.reader)

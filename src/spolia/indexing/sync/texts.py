@@ -20,7 +20,7 @@ from spolia.indexing.sync.files import TEXT, Files, SourceChanges
 from spolia.indexing.sync.groups import RequestedGroups, main_definition
 from spolia.indexing.sync.metadata import DocumentLabels
 from spolia.indexing.sync.report import SyncReport
-from spolia.indexing.sync.sync import keep, sync
+from spolia.indexing.sync.sync import sync, sync_listing
 from spolia.indexing.sync.sync_run import SyncOptions
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
@@ -35,7 +35,7 @@ TIMES, EACH, ROOM = 20, 8 * 2**10, 16 * 2**20
 numbers, 100 documents of 14 kB took 6, nothing and nothing; 2,000 of 33 bytes 2.5 kB each."""
 
 
-class How(TypedDict, total=False):
+class IndexingOptions(TypedDict, total=False):
     """Options of `sync` about groups and labels, by the same names."""
 
     splitter: Transform | None
@@ -51,7 +51,7 @@ class How(TypedDict, total=False):
     timeout_s: float | None
 
 
-def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> SyncReport:
+def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[IndexingOptions]) -> SyncReport:
     """Put texts into a store, each in the place of what had its name; the store's other documents stay.
 
     A text is a document like any other, whose uri is `text:NAME`. It stays when a folder is indexed into the same
@@ -61,7 +61,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     Args:
         corpus: the store; made if it is not there.
         texts: by name. The end of a name says the format, as `.md` or `.html`; else it is plain text.
-        how: arguments of `sync` for groups and documents: the same as the store was
+        options: arguments of `sync` for groups and documents: the same as the store was
             built with.
 
     A group of the store that cannot be made now, since its function is unknown here or its model is away, waits
@@ -78,14 +78,14 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     ...     [document.uri for document in corpus.snapshot().documents()]
     ['text:faq/tides.md']
     """
-    if unknown := sorted(set(how) - set(How.__annotations__)):
+    if unknown := sorted(set(options) - set(IndexingOptions.__annotations__)):
         raise TypeError(
-            f"add_texts() has no argument {', '.join(unknown)}. It has: {', '.join(sorted(How.__annotations__))}."
+            f"add_texts() has no argument {', '.join(unknown)}. It has: {', '.join(sorted(IndexingOptions.__annotations__))}."
         )
     refuse_no_corpus(corpus, "add_texts(corpus, {NAME: TEXT})")
     if not isinstance(texts, Mapping):
         raise DocumentError(f"{texts!r:.60} ({type(texts).__name__}) are not texts by name. Write {{'a.md': TEXT}}.")
-    readers = how.get("readers", READERS)
+    readers = options.get("readers", READERS)
     by_name, now = by_suffix(readers), time.time_ns()
     files = Files(by_name)
     for name, text in texts.items():
@@ -94,13 +94,17 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
                 f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
                 "add_texts(corpus, {name: text})."
             )
-        files.give(TEXT + name, text.encode("utf-8", "replace"), now)
-    main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
-    named, groups, known = how.get("group", "chunk"), how.get("groups", ()), how.get("known", ())
-    wanted = RequestedGroups(named, main, groups, known, given=corpus.definitions)
-    labels = DocumentLabels(how.get("metadata"), how.get("access"))
-    options = SyncOptions(wanted, fields=how.get("fields"), timeout_s=how.get("timeout_s"))
-    report = keep(corpus, SourceChanges(files), labels, options)
+        files.add_bytes(TEXT + name, text.encode("utf-8", "replace"), now)
+    main = main_definition(options.get("splitter"), options.get("embedder"), options.get("analyzer"))
+    main_group, groups, known_operators = (
+        options.get("group", "chunk"),
+        options.get("groups", ()),
+        options.get("known", ()),
+    )
+    requested_groups = RequestedGroups(main_group, main, groups, known_operators, corpus_definitions=corpus.definitions)
+    labels = DocumentLabels(options.get("metadata"), options.get("access"))
+    sync_options = SyncOptions(requested_groups, fields=options.get("fields"), timeout_s=options.get("timeout_s"))
+    report = sync_listing(corpus, SourceChanges(files), labels, sync_options)
     for group, reason in report.behind:
         warnings.warn(f"Group {group!r} lacks texts that were added: {reason}", DegradedWarning, stacklevel=2)
     return report
@@ -110,18 +114,18 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
 def temporary(
     documents: Sequence[str | Path] | Mapping[str, str] | str | Path,
     *,
-    within: str | Path | None = None,
-    **how: Unpack[How],
+    parent_folder: str | Path | None = None,
+    **options: Unpack[IndexingOptions],
 ) -> Iterator[Corpus]:
-    """A store for one use: of a folder, a list of files, or texts by name. At the end nothing is left of it.
+    """Make a store for one use: of a folder, a list of files, or texts by name. At the end nothing is left of it.
 
     It is in memory where the machine has a folder there (`/dev/shm`) with room for it: 16 MB, and for each document
     8 kB and 20 times its size; else where temporary files are. A process that is killed leaves its folder `spolia-…`.
 
     Args:
         documents: as for `sync`, or for `add_texts`.
-        within: the folder to make it in, whatever room there is.
-        how: arguments of `sync` for groups and documents.
+        parent_folder: the folder to make it in, whatever room there is.
+        options: arguments of `sync` for groups and documents.
 
     Raises:
         FolderError, DocumentError, GroupError, StoreError: as for `sync` and `add_texts`.
@@ -131,25 +135,25 @@ def temporary(
     ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).nodes]
     ['Salt is dug in mines.']
     """
-    place = within if within is not None else _in_memory(documents)
+    place = parent_folder if parent_folder is not None else _find_memory_folder(documents)
     with TemporaryDirectory(prefix="spolia-", dir=place, ignore_cleanup_errors=True) as folder:
         corpus = Corpus(f"{folder}/temporary.spolia")
         if isinstance(documents, Mapping):
-            add_texts(corpus, documents, **how)
+            add_texts(corpus, documents, **options)
         else:
-            sync(documents, corpus, **how)
+            sync(documents, corpus, **options)
         try:
             yield corpus
         finally:
             forget(corpus.backend)
 
 
-def _in_memory(documents: Sequence[str | Path] | Mapping[str, str] | str | Path) -> Path | None:
+def _find_memory_folder(documents: Sequence[str | Path] | Mapping[str, str] | str | Path) -> Path | None:
     if not os.access(MEMORY, os.W_OK):
         return None
     sizes = map(len, documents.values()) if isinstance(documents, Mapping) else _sizes(documents)
-    wanted = sum(TIMES * size + EACH for size in sizes) + ROOM
-    return MEMORY if shutil.disk_usage(MEMORY).free >= wanted else None
+    needed_bytes = sum(TIMES * size + EACH for size in sizes) + ROOM
+    return MEMORY if shutil.disk_usage(MEMORY).free >= needed_bytes else None
 
 
 def _sizes(paths: Sequence[str | Path] | str | Path) -> Iterator[int]:

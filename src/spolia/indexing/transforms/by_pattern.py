@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from spolia.core.call_bounds import most
+from spolia.core.call_bounds import largest
 from spolia.core.operator import Operator, checked_operator
 from spolia.errors import WiringError
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
@@ -12,7 +12,7 @@ from spolia.stores.definition import Part, Pieces, Transform, TransformChooser
 
 @dataclass(frozen=True)
 class ByPattern(TransformChooser):
-    """Makes the pieces of each document with the first transform whose pattern its address matches.
+    """Choice of a document's transform: the first one whose pattern its address matches.
 
     Each transform works as it would alone: a splitter streams, one that asks a model gets the parts of many documents
     together, and its replies are kept. No document is lost: one that matches nothing is for `otherwise`. Small and
@@ -42,25 +42,25 @@ class ByPattern(TransformChooser):
     def __post_init__(self) -> None:
         for arm in self._arms:
             checked_operator(arm, "a transform of ByPattern").gives(Part)
-        before: set[str] = set()
+        patterns: set[str] = set()
         for pattern, _ in self.transforms:
-            if pattern in before or "*" in before:
+            if pattern in patterns or "*" in patterns:
                 raise WiringError(
                     f"ByPattern never reaches the pattern {pattern!r}: one before it matches all that it does. "
                     "Write each pattern once, and '*' last."
                 )
-            before.add(pattern)
+            patterns.add(pattern)
 
     def transform_for(self, uri: str, /) -> Transform:
         name = uri.casefold()
-        found = (transform for pattern, transform in self.transforms if fnmatchcase(name, pattern.casefold()))
-        return next(found, self.otherwise)
+        matches = (transform for pattern, transform in self.transforms if fnmatchcase(name, pattern.casefold()))
+        return next(matches, self.otherwise)
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return most(arm.calls(rows) for arm in self._arms)
+        return largest(arm.calls(rows) for arm in self._arms)
 
     def fanout(self, rows: int | None = None, /) -> int | None:
-        return most(arm.fanout(rows) for arm in self._arms)
+        return largest(arm.fanout(rows) for arm in self._arms)
 
     @property
     def _arms(self) -> tuple[Transform, ...]:

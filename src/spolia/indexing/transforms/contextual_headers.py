@@ -19,7 +19,7 @@ ROLE: Role[str] = Role("spolia:indexing/prompts/contextual_header.txt", Text(), 
 
 @dataclass(frozen=True)
 class HeaderPassage(Value):
-    """A passage, and the stretch of its document around it."""
+    """Passage, and the stretch of its document around it."""
 
     text: str
     document: str
@@ -27,7 +27,7 @@ class HeaderPassage(Value):
 
 @dataclass(frozen=True)
 class Situate(Operator[HeaderPassage, str]):
-    """Say in a sentence or two where a passage is in its document; may be empty.
+    """Sentence or two on where a passage is in its document; may be empty.
 
     The prompt has the document first, so that a server that keeps prefixes reads it once for many passages.
 
@@ -48,8 +48,8 @@ class Situate(Operator[HeaderPassage, str]):
 
     def apply(self, value: HeaderPassage, /) -> str:
         self.role.refuse_without("document", "passage")
-        said = Ask(self.llm, self.role, self.max_tokens).reply(document=value.document, passage=value.text)
-        return "" if says_nothing(said) else said
+        reply = Ask(self.llm, self.role, self.max_tokens).reply(document=value.document, passage=value.text)
+        return "" if says_nothing(reply) else reply
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
@@ -57,7 +57,7 @@ class Situate(Operator[HeaderPassage, str]):
 
 @dataclass(frozen=True)
 class ContextualHeaders(Operator[Part, Pieces]):
-    """The pieces of another transform, each with a sentence or two that situate it within the whole document.
+    """Pieces of another transform, each with a sentence or two that situate it within the whole document.
 
     The sentences become part of the context: searched and embedded, not shown as quote. Each is kept on its own, so
     that what was interrupted goes on where it was. A long document is shortened at both ends, to the stretch around
@@ -95,14 +95,14 @@ class ContextualHeaders(Operator[Part, Pieces]):
 
     def apply(self, value: Part, /) -> Pieces:
         pieces = self.splitter(value)
-        around = value.document.text
-        if pieces and len(around) > self.document_characters:
+        document_text = value.document.text
+        if pieces and len(document_text) > self.document_characters:
             note(
-                f"{value.document.uri or value.document.id} has {len(around)} characters; the model is shown "
+                f"{value.document.uri or value.document.id} has {len(document_text)} characters; the model is shown "
                 f"{self.document_characters} around each piece. Write a larger document_characters to show more."
             )
-        headers = self._situate.batch([self._passage(piece, value) for piece in pieces])
-        return tuple(_under(header, piece) for header, piece in zip(headers, pieces, strict=True))
+        headers = self._situate.batch([self._make_passage(piece, value) for piece in pieces])
+        return tuple(_add_header(header, piece) for header, piece in zip(headers, pieces, strict=True))
 
     def reads(self, value: Part, /) -> object:
         return self.splitter.reads(value), value.document.text
@@ -117,13 +117,13 @@ class ContextualHeaders(Operator[Part, Pieces]):
     def _situate(self) -> Situate:
         return Situate(self.llm, self.role, self.max_tokens)
 
-    def _passage(self, piece: Piece, part: Part) -> HeaderPassage:
-        at = (part.offset or 0) + (piece.start or 0) + len(piece.text) // 2
-        return HeaderPassage(piece.text, stretch(part.document.text, at, self.document_characters))
+    def _make_passage(self, piece: Piece, part: Part) -> HeaderPassage:
+        position = (part.offset or 0) + (piece.start or 0) + len(piece.text) // 2
+        return HeaderPassage(piece.text, stretch(part.document.text, position, self.document_characters))
 
 
-def _under(header: str | Failure, piece: Piece) -> Piece:
-    """The piece with a header above its own context."""
+def _add_header(header: str | Failure, piece: Piece) -> Piece:
+    """Put a header above the piece's own context."""
     if isinstance(header, Failure):
         raise header.raised()
     return piece.but(context="\n".join(filter(None, (header, piece.context))))

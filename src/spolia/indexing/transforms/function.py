@@ -8,11 +8,11 @@ from datetime import date
 from numbers import Number
 from typing import Any, ClassVar, get_type_hints, overload
 
-from spolia.core.function import LAMBDA, Function, refuse_no_function
+from spolia.core.function import LAMBDA, Function, refuse_non_function
 from spolia.core.operator import Operator
 from spolia.errors import DocumentError, GroupError, SpoliaError, WiringError
 from spolia.stores.definition import Part, Piece, Pieces
-from spolia.types import Meta, Node, Scalar, scalar_of, time_text
+from spolia.types import Meta, Node, Scalar, format_time, scalar_of
 
 SEARCHES = 1_000
 """Texts of a part that are searched for in all of it, at most; a text that follows the last one costs nothing."""
@@ -21,7 +21,7 @@ GAP = 100
 
 
 class TextPlaces:
-    """Finds texts one after the other. Each place is true: it has that text.
+    """Finder of texts one after the other. Each place is true: it has that text.
 
     A text that goes on where the last one ended, but for blanks and punctuation, was cut there. Any other has a place
     where it occurs exactly once; an ambiguous one has no place.
@@ -32,66 +32,66 @@ class TextPlaces:
         self._end = 0
         self._searches = SEARCHES
 
-    def of(self, text: str) -> int | None:
-        """Where it begins; None where it does not occur, or nobody can say which of several it is."""
-        at = self._text.find(text, self._end, self._end + GAP + len(text))
-        if at < 0 or any(map(str.isalnum, self._text[self._end : at])):
+    def find_start(self, text: str) -> int | None:
+        """Return where a text begins; None if it does not occur, or at several places."""
+        start = self._text.find(text, self._end, self._end + GAP + len(text))
+        if start < 0 or any(map(str.isalnum, self._text[self._end : start])):
             if self._searches == 0:
                 return None
             self._searches -= 1
-            at = self._text.find(text)
-            if at < 0 or self._text.find(text, at + 1) >= 0:
+            start = self._text.find(text)
+            if start < 0 or self._text.find(text, start + 1) >= 0:
                 return None
-        self._end = at + len(text)
-        return at
+        self._end = start + len(text)
+        return start
 
 
-NAMES = tuple(f.name for f in fields(Piece))
+PIECE_FIELDS = tuple(f.name for f in fields(Piece))
 ADVICE = "Return a text, a number, a date, a Piece, a Node, a dict with 'text' and 'meta', one list of these, or None."
 
 
 def pieces_of(returned: object, part: Part) -> Pieces:
-    """The pieces that a function's result stands for; a WiringError's message goes on after the function's name."""
+    """Return the pieces that a function's result stands for; a WiringError's message continues the function's name."""
     places = TextPlaces(part.node.text)
-    found = (_piece(item, part, places) for item in _each(returned))
-    return tuple(piece for piece in found if (piece.text or piece.search_text).strip())
+    pieces = (_make_piece(item, part, places) for item in _list_items(returned))
+    return tuple(piece for piece in pieces if (piece.text or piece.search_text).strip())
 
 
-def _each(returned: object) -> Iterator[object]:
+def _list_items(returned: object) -> Iterator[object]:
     if isinstance(returned, (set, frozenset)):
         raise WiringError("returned a set, which has no order. Return sorted(...).")
-    alone = isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Iterable)
-    several: Iterable[object] = (returned,) if alone else returned  # type: ignore[assignment]
+    is_single = isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Iterable)
+    several: Iterable[object] = (returned,) if is_single else returned  # type: ignore[assignment]
     yield from (item for item in several if item is not None)
 
 
-def _piece(item: object, part: Part, places: TextPlaces) -> Piece:
+def _make_piece(item: object, part: Part, places: TextPlaces) -> Piece:
     if isinstance(item, Piece):
-        return _true(item, part)
+        return _check_place(item, part)
     if isinstance(item, Mapping):
-        return _true(_described(item, places), part)
+        return _check_place(_piece_from_mapping(item, places), part)
     if isinstance(item, Node):
-        return _of_node(item, part, places)
+        return _piece_from_node(item, part, places)
     if isinstance(item, (str, Number, date)):
-        text = time_text(item) if isinstance(item, date) else str(item)
-        return Piece(text, places.of(text) if isinstance(item, str) and text.strip() else None)
+        text = format_time(item) if isinstance(item, date) else str(item)
+        return Piece(text, places.find_start(text) if isinstance(item, str) and text.strip() else None)
     raise WiringError(f"returned {item!r:.80} of type {type(item).__name__}, which is not a piece. {ADVICE}")
 
 
-def _described(item: Mapping[Any, Any], places: TextPlaces) -> Piece:
-    if unknown := [name for name in item if name not in NAMES]:
+def _piece_from_mapping(item: Mapping[Any, Any], places: TextPlaces) -> Piece:
+    if unknown := [name for name in item if name not in PIECE_FIELDS]:
         raise WiringError(
-            f"returned a dict with {unknown[0]!r}. Its names are {', '.join(NAMES)}; other fields belong in 'meta'."
+            f"returned a dict with {unknown[0]!r}. Its names are {', '.join(PIECE_FIELDS)}; other fields belong in 'meta'."
         )
     values = dict(item)
     text = values["text"] = "" if values.get("text") is None else str(values["text"])
-    values.setdefault("start", places.of(text) if text.strip() else None)
+    values.setdefault("start", places.find_start(text) if text.strip() else None)
     values["meta"] = meta_of(values.get("meta", ()))
     return Piece(**values)
 
 
-def _of_node(node: Node, part: Part, places: TextPlaces) -> Piece:
-    """What a node has of its own: what it shares with the part it inherits again."""
+def _piece_from_node(node: Node, part: Part, places: TextPlaces) -> Piece:
+    """Return what a node has of its own; what it shares with the part it inherits again."""
     if node.readers not in ((), part.node.readers):
         raise WiringError(
             f"returned a node with the readers {node.readers!r:.80} of its own; a transform does not "
@@ -100,29 +100,29 @@ def _of_node(node: Node, part: Part, places: TextPlaces) -> Piece:
     inherited = {*part.node.meta, *part.document.meta}
     own = tuple(pair for pair in node.meta if pair not in inherited)
     context = "" if node.context == part.node.context else node.context
-    return Piece(node.text, places.of(node.text) if node.text.strip() else None, context, node.search_text, own)
+    return Piece(node.text, places.find_start(node.text) if node.text.strip() else None, context, node.search_text, own)
 
 
-def _true(piece: Piece, part: Part) -> Piece:
-    """The piece, if it stands where it says."""
+def _check_place(piece: Piece, part: Part) -> Piece:
+    """Return the piece, if it stands where it says."""
     if piece.start is not None and (piece.start < 0 or not part.node.text.startswith(piece.text, piece.start)):
-        there = part.node.text[max(0, piece.start) :][: len(piece.text)]
+        actual_text = part.node.text[max(0, piece.start) :][: len(piece.text)]
         raise WiringError(
-            f"returned the text {piece.text!r:.60} with start={piece.start}, where {there!r:.60} stands. "
+            f"returned the text {piece.text!r:.60} with start={piece.start}, where {actual_text!r:.60} stands. "
             "Count characters of the text that was given, or leave start out."
         )
     return piece
 
 
-def meta_of(found: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Meta:
-    """Fields by name as they are kept; a list is several values of its field."""
+def meta_of(metadata: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Meta:
+    """Return fields by name as they are kept; a list is several values of its field."""
     pairs: tuple[Any, ...] = ()
-    if is_listed := isinstance(found, Iterable) and not isinstance(found, str):
-        pairs = tuple(found.items() if isinstance(found, Mapping) else found)
+    if is_listed := isinstance(metadata, Iterable) and not isinstance(metadata, str):
+        pairs = tuple(metadata.items() if isinstance(metadata, Mapping) else metadata)
     if not is_listed or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
-        raise WiringError(f"returned the metadata {found!r:.80}. Give names with values: {{'year': 2020}}.")
+        raise WiringError(f"returned the metadata {metadata!r:.80}. Give names with values: {{'year': 2020}}.")
     several = ((name, value if isinstance(value, (list, tuple)) else (value,)) for name, value in pairs)
-    return tuple(_field(name, one) for name, values in several for one in values)
+    return tuple(_field(name, item) for name, values in several for item in values)
 
 
 def _field(name: object, value: object) -> tuple[str, Scalar]:
@@ -134,15 +134,15 @@ def _field(name: object, value: object) -> tuple[str, Scalar]:
         raise WiringError(f"returned metadata whose {name!r} is not a value: {error}, or a list of these.") from error
 
 
-GIVEN: dict[str, type] = {"str": str, "Node": Node, "Part": Part}
+ARGUMENT_TYPES: dict[str, type] = {"str": str, "Node": Node, "Part": Part}
 REFS = "refs"
 
 
 @dataclass(frozen=True, repr=False)
 class FunctionTransform(Function[Part, Pieces]):
-    """A plain function as a transform; made by the decorator `transform`."""
+    """Plain function as a transform; made by the decorator `transform`."""
 
-    given: ClassVar[type] = str
+    argument_type: ClassVar[type] = str
     """What the function takes: the text, the node or the part."""
     refs: ClassVar[type | None] = None
     """Of what its `refs` are a list: texts or nodes; None when it takes none."""
@@ -163,7 +163,7 @@ class FunctionTransform(Function[Part, Pieces]):
             ) from error
 
     def _pieces(self, part: Part, place: str) -> Pieces:
-        returned = self._returned(part)
+        returned = self._call_function(part)
         if isinstance(returned, Iterator):
             returned = list(returned)  # what goes wrong from here on is not the function's running, but its result
         try:
@@ -172,17 +172,17 @@ class FunctionTransform(Function[Part, Pieces]):
             raise WiringError(f"The transform {self.name}, for {place}, {error}") from error
 
     def reads(self, value: Part, /) -> object:
-        if self.given is str and self.refs is not Node:
+        if self.argument_type is str and self.refs is not Node:
             return (value.node.text, tuple(node.text for node in value.refs) if self.refs else ())
         return value
 
-    def _returned(self, part: Part) -> object:
-        first = part.node.text if self.given is str else part.node if self.given is Node else part
+    def _call_function(self, part: Part) -> object:
+        first = part.node.text if self.argument_type is str else part.node if self.argument_type is Node else part
         if self.refs is not None:
-            return self.called(first, refs=[node.text if self.refs is str else node for node in part.refs])
-        if part.refs and self.given is not Part:
+            return self.call_function(first, refs=[node.text if self.refs is str else node for node in part.refs])
+        if part.refs and self.argument_type is not Part:
             raise GroupError(f"{self.name} takes no refs. Write def {self.name}(text, refs): ..., or define no ref.")
-        return self.called(first)
+        return self.call_function(first)
 
 
 @overload
@@ -226,43 +226,45 @@ def transform(
     [('One', 0), ('Two', 4)]
     """
 
-    def made(function: Callable[..., object]) -> Operator[Part, Pieces]:
-        refuse_no_function(function, "transform")
-        given, refs = _parameters(function)
+    def decorate(function: Callable[..., object]) -> Operator[Part, Pieces]:
+        refuse_non_function(function, "transform")
+        argument_type, refs = _read_parameters(function)
         wants = refs is not None and inspect.signature(function).parameters[REFS].default is inspect.Parameter.empty
-        own = {"given": given, "refs": refs, "wants_refs": wants}
+        attributes = {"given": argument_type, "refs": refs, "wants_refs": wants}
         types = (Part, tuple[Piece, ...])
-        return FunctionTransform.of(function, types, version=version, cached=cached, waits=waits, **own)
+        return FunctionTransform.from_function(
+            function, types, version=version, cached=cached, waits=waits, **attributes
+        )
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
-def _parameters(function: Callable[..., object]) -> tuple[type, type | None]:
-    """The type of the first parameter, and that of the items of `refs`, if it has them."""
+def _read_parameters(function: Callable[..., object]) -> tuple[type, type | None]:
+    """Return the type of the first parameter, and that of the items of `refs`; None without `refs`."""
     name = getattr(function, "__name__", LAMBDA)
     hints: dict[str, Any] = dict(getattr(function, "__annotations__", {}))
     with suppress(NameError, TypeError):  # a name that only the type checker sees stays as it is written
         hints = get_type_hints(function)
-    found = inspect.signature(function).parameters.values()
-    wanted = [p.name for p in found if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    values = [parameter for parameter in wanted if parameter != REFS]
+    parameters = inspect.signature(function).parameters.values()
+    required = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    values = [parameter for parameter in required if parameter != REFS]
     if len(values) != 1:
         raise WiringError(
             f"{name} takes {', '.join(values) or 'nothing'}; a transform takes one value, and {REFS} if it wants them. "
             f"Write def {name}(text): ..., or def {name}(text, {REFS}): ..."
         )
-    first = _kind(name, values[0], hints.get(values[0], str))
-    if not any(p.name == REFS for p in found):
+    first = _argument_type(name, values[0], hints.get(values[0], str))
+    if not any(p.name == REFS for p in parameters):
         return first, None
-    told = str(hints.get(REFS, "Node" if first is not str else "str"))
-    return first, Node if "Node" in told else str
+    refs_hint = str(hints.get(REFS, "Node" if first is not str else "str"))
+    return first, Node if "Node" in refs_hint else str
 
 
-def _kind(name: str, parameter: str, hint: Any) -> type:
-    written = str(getattr(hint, "__name__", hint)).rpartition(".")[2]
-    if written not in ("Any", "object", *GIVEN):
+def _argument_type(name: str, parameter: str, hint: Any) -> type:
+    type_name = str(getattr(hint, "__name__", hint)).rpartition(".")[2]
+    if type_name not in ("Any", "object", *ARGUMENT_TYPES):
         raise WiringError(
-            f"{name} takes {parameter}: {written}; a transform is given the text, the node or the part. "
+            f"{name} takes {parameter}: {type_name}; a transform is given the text, the node or the part. "
             f"Write {parameter}: str, {parameter}: Node or {parameter}: Part."
         )
-    return GIVEN.get(written, str)
+    return ARGUMENT_TYPES.get(type_name, str)

@@ -1,4 +1,4 @@
-"""The base of transforms that ask a language model, and the parsers of its replies about a text."""
+"""Base of the transforms that ask a language model, and the parsers of its replies about a text."""
 
 import re
 from abc import abstractmethod
@@ -27,7 +27,7 @@ _FENCE = re.compile(r"^[^\S\n]*+```.*$", re.MULTILINE)
 _LABEL = re.compile(r"^[^\W\d][\w ]{0,30}[:：]\s+")
 _BETWEEN = re.compile(r"[,;、，；]")
 _QUOTES = " \t*_`\"'“”„‘’«»「」『』."
-_ASKS = re.compile(r"[?？؟;]")
+_QUESTION_MARK = re.compile(r"[?？؟;]")
 _TURN = re.compile(
     r"(?:^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?|(?<=[?？])[^\S\n]+)[*_]*+"
     r"(?:(q|question|问题?|問題?|질문|문|質問)|a|answer|答案?|回答|답변?|대답)"
@@ -39,10 +39,10 @@ _DOTTED = re.compile(r"^[^\S\n]*+[*_]*+(?:(q)|a)[*_]*+\.[*_]*+[^\S\n]++", re.IGN
 _HEADING = re.compile(r"\s*+#{1,6}\s")
 
 
-def _lines(reply: str) -> list[str]:
-    """The lines, without bullets, fences, repetitions and those that only introduce others."""
-    found = Lines(1000).parse(_FENCE.sub("", reply) or reply)
-    return [line for line in found if not line.endswith((":", "："))]
+def _clean_lines(reply: str) -> list[str]:
+    """Return the lines without bullets, fences, repetitions, and lines that only introduce others."""
+    lines = Lines(1000).parse(_FENCE.sub("", reply) or reply)
+    return [line for line in lines if not line.endswith((":", "："))]
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class Phrases(Parser[tuple[str, ...]]):
     def parse(self, reply: str) -> tuple[str, ...]:
         if says_nothing(reply := strip_thoughts(reply)):
             return ()
-        lines = _lines(reply)
+        lines = _clean_lines(reply)
         phrases = _BETWEEN.split(_LABEL.sub("", lines[0])) if len(lines) == 1 else lines
-        found: dict[str, str] = {}
+        distinct: dict[str, str] = {}
         for phrase in (phrase.strip(_QUOTES) for phrase in phrases):
             if 0 < len(phrase) <= LONGEST_NAME and len(phrase.split()) <= LONGEST_PHRASE:
-                found.setdefault(phrase.casefold(), phrase)
-        if not found:
+                distinct.setdefault(phrase.casefold(), phrase)
+        if not distinct:
             raise ValueError("it must be words or short phrases, one a line")
-        return tuple(found.values())
+        return tuple(distinct.values())
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Questions(Parser[tuple[str, ...]]):
     def parse(self, reply: str) -> tuple[str, ...]:
         if says_nothing(reply := strip_thoughts(reply)):
             return ()
-        lines = [_TURN.sub("", line).strip("*_ ") for line in _lines(reply)]
-        found = [line for line in lines if _ASKS.search(line)] or [line for line in lines if line]
-        if not found:
+        lines = [_TURN.sub("", line).strip("*_ ") for line in _clean_lines(reply)]
+        questions = [line for line in lines if _QUESTION_MARK.search(line)] or [line for line in lines if line]
+        if not questions:
             raise ValueError("it must be questions, one a line")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(questions))
 
 
 _UNANSWERED = re.compile(r"\W*(?:n ?/ ?a|i (?:do not|don['’]t) know)\W*", re.IGNORECASE)
@@ -90,7 +90,7 @@ _UNANSWERED = re.compile(r"\W*(?:n ?/ ?a|i (?:do not|don['’]t) know)\W*", re.I
 
 @dataclass(frozen=True)
 class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
-    """Pairs of a line that begins with `Q:` and one that begins with `A:`; an answer may have several lines. Or JSON.
+    """Pairs of a line that begins with `Q:` and one that begins with `A:`, of one or more lines. Or JSON.
 
     Questions without an answer (`N/A`, `I don't know`) are left out.
 
@@ -101,17 +101,19 @@ class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
     def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
         if says_nothing(reply := strip_thoughts(reply)):
             return ()
-        stated = _pairs_in_json(reply) or [*self._pairs(reply, _TURN)] or self._pairs(reply, _DOTTED)
-        found = {question: answer for question, answer in stated if not refuses(answer)}
-        answered = {question: answer for question, answer in found.items() if not _UNANSWERED.fullmatch(answer)}
-        if not found:
+        stated = _find_json_pairs(reply) or [*self._find_pairs(reply, _TURN)] or self._find_pairs(reply, _DOTTED)
+        pairs = {question: answer for question, answer in stated if not refuses(answer)}
+        answered_pairs = {question: answer for question, answer in pairs.items() if not _UNANSWERED.fullmatch(answer)}
+        if not pairs:
             raise ValueError("it must be pairs of lines, 'Q: ...' and then 'A: ...'")
-        return tuple(answered.items())
+        return tuple(answered_pairs.items())
 
-    def _pairs(self, reply: str, turn: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-        lines = (one for one in _FENCE.sub("", reply).split("\n") if not RULE.match(one) and not CLOSING.search(one))
-        kept = (one for one in lines if not _HEADING.match(one) or turn.match(one))
-        parts = turn.split("\n".join(kept))[1:]  # the word for a question or None, its text, …
+    def _find_pairs(self, reply: str, turn: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+        lines = (
+            line for line in _FENCE.sub("", reply).split("\n") if not RULE.match(line) and not CLOSING.search(line)
+        )
+        content = (line for line in lines if not _HEADING.match(line) or turn.match(line))
+        parts = turn.split("\n".join(content))[1:]  # the word for a question or None, its text, …
         texts = (" ".join(text.split()).strip("*_ ") for text in parts[1::2])
         turns = zip((word is not None for word in parts[::2]), texts, strict=True)
         for (asks, question), (asks_again, answer) in pairwise(turns):
@@ -119,42 +121,48 @@ class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
                 yield question, answer
 
 
-_ASKED = ("question", "q", "问题", "問題", "问", "질문", "質問")
-_SAID = ("answer", "a", "答案", "答", "回答", "답변", "답", "대답")
+_QUESTION_KEYS = ("question", "q", "问题", "問題", "问", "질문", "質問")
+_ANSWER_KEYS = ("answer", "a", "答案", "答", "回答", "답변", "답", "대답")
 
 
-def _pairs_in_json(reply: str) -> list[tuple[str, str]]:
-    """The pairs of objects in JSON with a question and an answer."""
+def _find_json_pairs(reply: str) -> list[tuple[str, str]]:
+    """Return the pairs of objects in JSON with a question and an answer."""
     begins = re.search(r"[\[{]\s*[\[{\"']", reply)
     if begins is None:
         return []
     objects = [line for line in reply.split("\n") if line.lstrip().startswith("{") and line.rstrip(", ").endswith("}")]
     texts = objects if begins[0][0] == "{" and len(objects) > 1 else [reply[begins.start() :]]
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for text in texts:
         with suppress(ValueError):
-            found += _paired(parse_loose(text.lstrip(), 0), 0)
-    return found
+            pairs += _walk_json(parse_loose(text.lstrip(), 0), 0)
+    return pairs
 
 
-def _paired(found: object, depth: int) -> Iterator[tuple[str, str]]:
-    if isinstance(found, dict):
-        named = {str(name).strip().casefold(): said for name, said in found.items()}
-        asked, said = (next((named[one] for one in names if one in named), None) for names in (_ASKED, _SAID))
-        if isinstance(asked, str) and asked.strip() and isinstance(said, str) and said.strip():
-            yield " ".join(asked.split()), " ".join(said.split())
+def _walk_json(data: object, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(data, dict):
+        fields = {str(name).strip().casefold(): answer for name, answer in data.items()}
+        question, answer = (
+            next((fields[entry] for entry in names if entry in fields), None)
+            for names in (_QUESTION_KEYS, _ANSWER_KEYS)
+        )
+        if isinstance(question, str) and question.strip() and isinstance(answer, str) and answer.strip():
+            yield " ".join(question.split()), " ".join(answer.split())
             return
-        if all(isinstance(one, str) and one.strip() and _ASKS.search(str(name)) for name, one in found.items()):
-            yield from ((" ".join(str(name).split()), " ".join(str(one).split())) for name, one in found.items())
+        if all(
+            isinstance(entry, str) and entry.strip() and _QUESTION_MARK.search(str(name))
+            for name, entry in data.items()
+        ):
+            yield from ((" ".join(str(name).split()), " ".join(str(entry).split())) for name, entry in data.items())
             return
-    if isinstance(found, dict | list) and depth < 5:
-        for inner in found.values() if isinstance(found, dict) else found:
-            yield from _paired(inner, depth + 1)
+    if isinstance(data, dict | list) and depth < 5:
+        for inner in data.values() if isinstance(data, dict) else data:
+            yield from _walk_json(inner, depth + 1)
 
 
 @dataclass(frozen=True)
 class NamesWithKinds(Parser[tuple[tuple[str, str], ...]]):
-    """A name and its kind on each line, with a bar between them.
+    """Name and kind on each line, with a bar between them.
 
     >>> NamesWithKinds().parse("- Clovis | Person\\n| Paris | place |")
     (('Clovis', 'person'), ('Paris', 'place'))
@@ -163,12 +171,14 @@ class NamesWithKinds(Parser[tuple[tuple[str, str], ...]]):
     def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
         if says_nothing(reply := strip_thoughts(reply)):
             return ()
-        rows = [[cell.strip(_QUOTES) for cell in line.strip("| ").split("|")] for line in _lines(reply) if "|" in line]
-        found = {row[0]: row[1].casefold() for row in rows if row[0] and row[1:] and row[0].lower() != "name"}
-        named = tuple((name, kind) for name, kind in found.items() if any(map(str.isalnum, name)))
-        if not named:
+        rows = [
+            [cell.strip(_QUOTES) for cell in line.strip("| ").split("|")] for line in _clean_lines(reply) if "|" in line
+        ]
+        kinds = {row[0]: row[1].casefold() for row in rows if row[0] and row[1:] and row[0].lower() != "name"}
+        pairs = tuple((name, kind) for name, kind in kinds.items() if any(map(str.isalnum, name)))
+        if not pairs:
             raise ValueError("it must be one entity a line, written: name | kind")
-        return named
+        return pairs
 
 
 T = TypeVar("T")
@@ -210,10 +220,10 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
 
     @abstractmethod
     def pieces(self, reply: T, part: Part, /) -> Iterable[Piece]:
-        """The pieces that a reply stands for."""
+        """Return the pieces that a reply stands for."""
 
     def places(self) -> Mapping[str, str]:
-        """Values for the prompt's places beside text and heading."""
+        """Return values for the prompt's places beside text and heading."""
         return {self.limit: str(getattr(self, self.limit))}
 
     def fanout(self, rows: int | None = None, /) -> int | None:
@@ -229,7 +239,7 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
                 "Write a larger characters, or a parent of smaller nodes."
             )
         self.role.refuse_without("text")
-        settings = {name: Setting(said) for name, said in self.places().items()}
+        settings = {name: Setting(setting) for name, setting in self.places().items()}
         text, heading = shorten(value.node.text, self.characters), value.node.context or value.document.title
         reply = Ask(self.llm, self.role, self.max_tokens).reply(0, text=text, heading=heading, **settings)
         return tuple(self.pieces(reply, value))

@@ -21,7 +21,7 @@ LONGEST = 8
 """Words of a name at most: longer runs are titles and shouting."""
 GERMAN = 0.1
 """Share of the words that are little words of German, from which on a text is taken for German."""
-LOOKED_AT = 20_000
+LANGUAGE_SAMPLE = 20_000
 """Characters of a document by which its language is judged."""
 
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*")
@@ -30,17 +30,17 @@ _GAP = re.compile(r"[ \u00a0\t]{1,2}|[ \t]?\n[ \t]{0,3}|-|&|[ \u00a0]&[ \u00a0]"
 _INITIAL_GAP = re.compile(r"\.[ \u00a0]?|[ \u00a0]")
 
 
-def _set(text: str) -> frozenset[str]:
+def _split_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_LINKS = _set("of for de del della di da do dos das des du van von zu ter bin ibn al el")
-_AFTER_LINKS = _set("the der den la las le los")
-_GERMAN = _set(
+_LINKS = _split_set("of for de del della di da do dos das des du van von zu ter bin ibn al el")
+_AFTER_LINKS = _split_set("the der den la las le los")
+_GERMAN = _split_set(
     "der die das den dem des ein eine einer eines einem einen und oder ist sind war waren wird werden wurde wurden "
     "nicht mit auf für von zu im zum zur bei nach aus durch über sich auch als wie dass"
 )
-_COMMON = _set(  # capitalised only because of where they stand, in the languages that are met most
+_COMMON = _split_set(  # capitalised only because of where they stand, in the languages that are met most
     "a an the this that these those he she it they we you i his her its their our my your in on at by for from to of "
     "with as and or but if when while where who what why how which there here then after before since although "
     "because so no not yes is are was were be been do does did has have had can could will would may might "
@@ -61,66 +61,66 @@ _COMMON = _set(  # capitalised only because of where they stand, in the language
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a sentence; `initial`: it is the first."""
+    """Word of a sentence; `is_initial`: it is the first."""
 
     start: int
     end: int
     text: str
-    initial: bool
+    is_initial: bool
 
     @property
-    def capital(self) -> bool:
+    def is_capital(self) -> bool:
         return self.text[0].isupper()
 
     @property
-    def upper(self) -> bool:
-        """Whether all its letters are capitals, of which there are two at least."""
+    def is_upper(self) -> bool:
+        """Return whether all its letters are capitals, of which there are at least two."""
         return sum(map(str.isupper, self.text)) > 1 and not any(map(str.islower, self.text))
 
 
-def words(text: str) -> list[list[Word]]:
+def find_words(text: str) -> list[list[Word]]:
     return [
         [
-            Word(found.start(), found.end(), found[0], number == 0)
-            for number, found in enumerate(_WORD.finditer(text, *span))
+            Word(match.start(), match.end(), match[0], number == 0)
+            for number, match in enumerate(_WORD.finditer(text, *span))
         ]
         for span in sentences(text)
     ]
 
 
 def capitalises_nouns(text: str) -> bool:
-    """Whether a text is in German, where every noun has a capital.
+    """Return whether a text is in German, where every noun has a capital.
 
     The capitals alone do not tell: some English passages have as many, all of them in names.
     """
-    found = [word[0].lower() for word in _WORD.finditer(text[:LOOKED_AT])]
-    return sum(word in _GERMAN for word in found) >= GERMAN * max(1, len(found))
+    lowered = [word[0].lower() for word in _WORD.finditer(text[:LANGUAGE_SAMPLE])]
+    return sum(word in _GERMAN for word in lowered) >= GERMAN * max(1, len(lowered))
 
 
-def capital_runs(text: str, *, nouns: bool) -> Iterator[tuple[int, int]]:
-    """Spans of the names in a text; `nouns` says that the language writes all nouns with capitals."""
-    by_sentence = words(text)
-    everything = list(chain(*by_sentence))
-    small = {word.text for word in everything if not word.capital}
-    known = {word.text for word in everything if word.capital and not word.initial}
+def find_names(text: str, *, nouns: bool) -> Iterator[tuple[int, int]]:
+    """Yield spans of the names in a text; `nouns` says that the language writes all nouns with capitals."""
+    by_sentence = find_words(text)
+    all_words = list(chain(*by_sentence))
+    small_words = {word.text for word in all_words if not word.is_capital}
+    name_words = {word.text for word in all_words if word.is_capital and not word.is_initial}
     for sentence in by_sentence:
-        for run in _runs(text, sentence, links=not nouns):
-            kept = run
-            while kept and (not kept[0].capital or _is_common(kept, small, known)):
-                kept = kept[1:]
-            if kept and _is_name(kept, known, nouns):
-                yield kept[0].start, _end(text, kept[-1])
+        for run in _find_runs(text, sentence, links=not nouns):
+            name = run
+            while name and (not name[0].is_capital or _is_common(name, small_words, name_words)):
+                name = name[1:]
+            if name and _is_name(name, name_words, nouns):
+                yield name[0].start, _find_end(text, name[-1])
 
 
-def _runs(text: str, sentence: list[Word], *, links: bool) -> Iterator[list[Word]]:
-    """Capitalised words that follow each other, and the small words and numbers that belong to them."""
+def _find_runs(text: str, sentence: list[Word], *, links: bool) -> Iterator[list[Word]]:
+    """Yield capitalised words that follow each other, with the small words and numbers that belong to them."""
     run: list[Word] = []
     waiting: list[Word] = []  # small words after a run, which belong to it where it goes on
     for word in sentence:
-        if run and not _joined(text, (waiting or run)[-1], word):
+        if run and not _is_joined(text, (waiting or run)[-1], word):
             yield run
             run, waiting = [], []
-        if word.capital or (run and not waiting and _numbers(run[-1], word)):
+        if word.is_capital or (run and not waiting and _is_name_number(run[-1], word)):
             run, waiting = [*run, *waiting, word], []
         elif run and links and word.text in (_AFTER_LINKS if waiting else _LINKS) and len(waiting) < 2:
             waiting = [*waiting, word]
@@ -131,72 +131,74 @@ def _runs(text: str, sentence: list[Word], *, links: bool) -> Iterator[list[Word
         yield run
 
 
-def _joined(text: str, last: Word, word: Word) -> bool:
-    gap = _INITIAL_GAP if len(last.text) == 1 and last.capital else _GAP
-    return not _tail(last.text) and gap.fullmatch(text, last.end, word.start) is not None
+def _is_joined(text: str, last: Word, word: Word) -> bool:
+    gap = _INITIAL_GAP if len(last.text) == 1 and last.is_capital else _GAP
+    return not _tail_length(last.text) and gap.fullmatch(text, last.end, word.start) is not None
 
 
-def _numbers(name: Word, word: Word) -> bool:
-    """Whether a word may be the number of a name, as in Apollo 11; no year."""
+def _is_name_number(name: Word, word: Word) -> bool:
+    """Return whether a word may be the number of a name, as in Apollo 11; no year."""
     return word.text.isdecimal() and len(word.text) <= 3 and name.text.isalpha()
 
 
-def _is_common(run: list[Word], small: set[str], known: set[str]) -> bool:
-    """Whether the first word of a run has a capital only because a sentence or a quotation begins."""
+def _is_common(run: list[Word], small_words: set[str], name_words: set[str]) -> bool:
+    """Return whether the first word of a run has a capital only because a sentence or a quotation begins."""
     first, lower = run[0], run[0].text.lower()
-    if first.upper or not (first.initial or len(run) == 1):
+    if first.is_upper or not (first.is_initial or len(run) == 1):
         return False
-    return (lower in _COMMON and (len(run) == 1 or first.text not in known)) or (first.initial and lower in small)
+    return (lower in _COMMON and (len(run) == 1 or first.text not in name_words)) or (
+        first.is_initial and lower in small_words
+    )
 
 
-def _is_name(run: list[Word], known: set[str], nouns: bool) -> bool:
-    first, capitals = run[0], sum(word.capital for word in run)
+def _is_name(run: list[Word], name_words: set[str], nouns: bool) -> bool:
+    first, capitals = run[0], sum(word.is_capital for word in run)
     if len(run) > LONGEST or (len(run) == 1 and len(first.text) < 2):
         return False
-    if len(run) == 1 and first.initial:
-        return first.upper or (first.text in known and not nouns)
-    return capitals > 1 or first.upper or not nouns or any(word.text.isdecimal() for word in run)
+    if len(run) == 1 and first.is_initial:
+        return first.is_upper or (first.text in name_words and not nouns)
+    return capitals > 1 or first.is_upper or not nouns or any(word.text.isdecimal() for word in run)
 
 
-def _end(text: str, last: Word) -> int:
-    """Where a name ends that ends with a word: before what does not belong to it, after the full stop of `U.S.`"""
-    dotted = len(last.text) == 1 and text[last.start - 1 : last.start] == text[last.end : last.end + 1] == "."
-    return last.end + 1 if dotted else last.end - _tail(last.text)
+def _find_end(text: str, last: Word) -> int:
+    """Return where a name ends that ends with a word: without what does not belong to it, after the full stop of `U.S.`"""
+    is_dotted = len(last.text) == 1 and text[last.start - 1 : last.start] == text[last.end : last.end + 1] == "."
+    return last.end + 1 if is_dotted else last.end - _tail_length(last.text)
 
 
-def _tail(word: str) -> int:
-    """Characters at the end of a word that do not belong to the name in it."""
-    found = _TAIL.search(word)
-    return len(word) - found.start() if found and not word[found.start() + 1 : found.end()].isupper() else 0
+def _tail_length(word: str) -> int:
+    """Count the characters at the end of a word that do not belong to the name in it."""
+    match = _TAIL.search(word)
+    return len(word) - match.start() if match and not word[match.start() + 1 : match.end()].isupper() else 0
 
 
 @dataclass(frozen=True)
 class Mention:
-    """A stretch of a text that names something: where it begins, how it is written, of which kind it is."""
+    """Stretch of a text that names something: where it begins, how it is written, of which kind it is."""
 
     start: int
     text: str
     kind: str
 
 
-def normal(name: str) -> str:
-    """The form in which equal names are equal: NFKC, without case, blanks collapsed."""
+def normalise_name(name: str) -> str:
+    """Return the form in which equal names are equal: NFKC, without case, blanks collapsed."""
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def entities(mentions: Iterable[Mention]) -> Iterator[Piece]:
-    """One piece for each distinct name, as it is first written; name and kind are its metadata."""
-    seen: set[str] = set()
+def make_entities(mentions: Iterable[Mention]) -> Iterator[Piece]:
+    """Yield one piece for each distinct name, as it is first written; name and kind are its metadata."""
+    names: set[str] = set()
     for mention in sorted(mentions, key=lambda mention: mention.start):
-        name = normal(mention.text)
-        if name and name not in seen:
-            seen.add(name)
+        name = normalise_name(mention.text)
+        if name and name not in names:
+            names.add(name)
             yield Piece(mention.text, mention.start, meta=(("entity", name), ("type", mention.kind)))
 
 
 Kind: TypeAlias = Literal["name", "acronym", "quote", "year", "number"]
 ALL: tuple[Kind, ...] = ("name", "acronym", "quote", "year", "number")
-AROUND = 60
+CAPITALS_WINDOW = 60
 """Characters before and after a word by which it is judged whether all is in capitals."""
 QUOTED_WORDS = 8
 """Words between quotation marks at most: longer ones are speech."""
@@ -250,23 +252,23 @@ class RuleEntities(Operator[Part, Pieces]):
             raise WiringError(f"There is no rule {unknown[0]!r}. Write some of: {', '.join(ALL)}.")
 
     def apply(self, value: Part, /) -> Pieces:
-        return tuple(piece for piece in entities(_mentions(value)) if dict(piece.meta)["type"] in self.kinds)
+        return tuple(piece for piece in make_entities(_find_mentions(value)) if dict(piece.meta)["type"] in self.kinds)
 
 
-def _mentions(part: Part) -> Iterator[Mention]:
-    """What the rules find; the first at a place says of which kind it is."""
+def _find_mentions(part: Part) -> Iterator[Mention]:
+    """Yield what the rules find; the first at a place says of which kind it is."""
     text = part.node.text
-    for found in _QUOTE.finditer(text):
-        if _is_title(quoted := found[found.lastindex or 0]):
-            yield Mention(found.start(found.lastindex or 0), quoted, "quote")
-    for found in _ACRONYM.finditer(text):
-        if _is_acronym(found[0]) and not _shouted(text, found.start()):
-            yield Mention(found.start(), found[0], "acronym")
-    for found in _YEAR.finditer(text):
-        yield Mention(found.start(), found[0], "year")
-    for found in _NUMBER.finditer(text):
-        yield Mention(found.start(), found[0], "number")
-    for start, end in capital_runs(text, nouns=capitalises_nouns(part.document.text)):
+    for match in _QUOTE.finditer(text):
+        if _is_title(quote := match[match.lastindex or 0]):
+            yield Mention(match.start(match.lastindex or 0), quote, "quote")
+    for match in _ACRONYM.finditer(text):
+        if _is_acronym(match[0]) and not _is_shouted(text, match.start()):
+            yield Mention(match.start(), match[0], "acronym")
+    for match in _YEAR.finditer(text):
+        yield Mention(match.start(), match[0], "year")
+    for match in _NUMBER.finditer(text):
+        yield Mention(match.start(), match[0], "number")
+    for start, end in find_names(text, nouns=capitalises_nouns(part.document.text)):
         yield Mention(start, text[start:end], "acronym" if _is_acronym(text[start:end]) else "name")
 
 
@@ -276,16 +278,19 @@ def _is_acronym(text: str) -> bool:
     return compact and " " not in text and len(letters) > 1 and all(map(str.isupper, letters))
 
 
-def _shouted(text: str, at: int) -> bool:
-    """Whether most of what stands around a place in its line is written in capitals."""
-    line = text[max(0, at - AROUND) : at].rpartition("\n")[2] + text[at : at + AROUND].partition("\n")[0]
+def _is_shouted(text: str, position: int) -> bool:
+    """Return whether most of what stands around a place in its line is written in capitals."""
+    line = (
+        text[max(0, position - CAPITALS_WINDOW) : position].rpartition("\n")[2]
+        + text[position : position + CAPITALS_WINDOW].partition("\n")[0]
+    )
     words = [word for word in line.split() if len(word) > 1]
-    shouted = sum(map(str.isupper, words))
-    return shouted > 3 and 2 * shouted > len(words)
+    capitals = sum(map(str.isupper, words))
+    return capitals > 3 and 2 * capitals > len(words)
 
 
 def _is_title(quoted: str) -> bool:
-    """Whether what stands between quotation marks is a title, not speech or a word that is doubted."""
+    """Return whether a quotation is a title, not speech or a word that is doubted."""
     if quoted != quoted.strip() or quoted[-1] in ".,;!?…。" or len(quoted.split()) > QUOTED_WORDS:
         return False
     return not quoted[0].islower() and any(map(str.isalnum, quoted))

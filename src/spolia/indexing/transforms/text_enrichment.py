@@ -15,7 +15,7 @@ from spolia.indexing.transforms.llm_transform import (
     Questions,
     QuestionsWithAnswers,
 )
-from spolia.indexing.transforms.rule_entities import Mention, entities
+from spolia.indexing.transforms.rule_entities import Mention, make_entities
 from spolia.models.parsers import NOTHING, Text, says_nothing
 from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
@@ -51,12 +51,12 @@ class Keywords(LLMTransform[tuple[str, ...]]):
     limit: ClassVar[str] = "at_most"
 
     def pieces(self, reply: tuple[str, ...], part: Part, /) -> Iterator[Piece]:
-        found = reply[: self.at_most]
+        keywords = reply[: self.at_most]
         if self.each:
             places = TextPlaces(part.node.text)
-            yield from (Piece(word, places.of(word), meta=(("keyword", word),)) for word in found)
-        elif found:
-            yield Piece(", ".join(found), meta=tuple(("keyword", word) for word in found))
+            yield from (Piece(word, places.find_start(word), meta=(("keyword", word),)) for word in keywords)
+        elif keywords:
+            yield Piece(", ".join(keywords), meta=tuple(("keyword", word) for word in keywords))
 
     def fanout(self, rows: int | None = None, /) -> int | None:
         return self.at_most if self.each else 1
@@ -64,8 +64,12 @@ class Keywords(LLMTransform[tuple[str, ...]]):
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
-ANSWERED: Role[Pairs] = Role("spolia:indexing/prompts/question_answers.txt", QuestionsWithAnswers(), default=NOTHING)
-ASKED: Role[tuple[str, ...]] = Role("spolia:indexing/prompts/hypothetical_questions.txt", Questions(), default=NOTHING)
+QUESTION_ANSWERS: Role[Pairs] = Role(
+    "spolia:indexing/prompts/question_answers.txt", QuestionsWithAnswers(), default=NOTHING
+)
+HYPOTHETICAL_QUESTIONS: Role[tuple[str, ...]] = Role(
+    "spolia:indexing/prompts/hypothetical_questions.txt", Questions(), default=NOTHING
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class QuestionAnswers(LLMTransform[Pairs]):
 
     llm: LanguageModel
     pairs: int = 3
-    role: Role[Pairs] = ANSWERED
+    role: Role[Pairs] = QUESTION_ANSWERS
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
@@ -123,7 +127,7 @@ class HypotheticalQuestions(LLMTransform[tuple[str, ...]]):
 
     llm: LanguageModel
     questions: int = 4
-    role: Role[tuple[str, ...]] = ASKED
+    role: Role[tuple[str, ...]] = HYPOTHETICAL_QUESTIONS
     characters: int = CHARACTERS
     max_tokens: int = 512
 
@@ -209,16 +213,16 @@ class LLMEntities(LLMTransform[Pairs]):
 
     def pieces(self, reply: Pairs, part: Part, /) -> Iterator[Piece]:
         kinds = ((name, kind if kind in self.kinds else OTHER) for name, kind in reply[: self.at_most])
-        found = [(name, _mention(part.node.text, name, kind)) for name, kind in kinds]
-        if absent := [name for name, mention in found if mention is None]:
+        mentions = [(name, _find_mention(part.node.text, name, kind)) for name, kind in kinds]
+        if absent := [name for name, mention in mentions if mention is None]:
             note(f"Named by the model, but not in the text, and left out: {', '.join(absent)}.")
-        yield from entities(mention for _, mention in found if mention is not None)
+        yield from make_entities(mention for _, mention in mentions if mention is not None)
 
 
-def _mention(text: str, name: str, kind: str) -> Mention | None:
-    """Where a name stands first: as a word of its own, or, in scripts without blanks, anywhere."""
+def _find_mention(text: str, name: str, kind: str) -> Mention | None:
+    """Find where a name stands first: as a word of its own, or, in scripts without blanks, anywhere."""
     pattern = r"\s+".join(map(re.escape, name.split()))
-    for written in (rf"(?<!\w){pattern}(?!\w)", pattern):
-        if found := re.search(written, text, re.IGNORECASE):
-            return Mention(found.start(), found[0], kind)
+    for expression in (rf"(?<!\w){pattern}(?!\w)", pattern):
+        if match := re.search(expression, text, re.IGNORECASE):
+            return Mention(match.start(), match[0], kind)
     return None

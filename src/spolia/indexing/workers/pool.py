@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Self
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, ReaderDied, SpoliaError
 from spolia.indexing.readers.reader import Blob, Container, FileReader
-from spolia.indexing.workers.prepare import NOTHING, Prepared, SplitPlan
-from spolia.indexing.workers.protocol import WorkerLimits, prepared_of, vectors_of
+from spolia.indexing.workers.prepare import EMPTY_PLAN, Prepared, SplitPlan
+from spolia.indexing.workers.protocol import WorkerLimits, decode_prepared, decode_vectors
 from spolia.worker_process import WAIT_S, WireFrame, WorkerDied, WorkerProcess, pickle_value
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ HERE = "read in this process: workers=0"
 
 
 class ReaderProcess(WorkerProcess):
-    """A worker that reads, unpacks or embeds."""
+    """Worker that reads, unpacks or embeds."""
 
     program = "from spolia.indexing.workers.protocol import main; main()"
     refusals = DocumentError
@@ -38,47 +38,51 @@ class ReaderProcess(WorkerProcess):
         self.limits, self.spool, self.is_busy = limits, spool, False
 
     def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
-        said, attached = self._asked_about("prepare", reader, blob, plan)
-        with self._understanding("reading"):
-            return prepared_of(said, attached)
+        reply, attached = self._request("prepare", reader, blob, plan)
+        with self._check_reply("reading"):
+            return decode_prepared(reply, attached)
 
     def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
         self.ensure_running()
         self.seconds = self.limits.seconds
-        said, attached = self.send_request({"task": "embed", "texts": list(texts)}, [pickle_value(embedder, HERE)])
-        with self._understanding("vectors"):
-            return vectors_of(said, attached, len(texts), embedder.dimension)
+        reply, attached = self.send_request({"task": "embed", "texts": list(texts)}, [pickle_value(embedder, HERE)])
+        with self._check_reply("vectors"):
+            return decode_vectors(reply, attached, len(texts), embedder.dimension)
 
     @contextmanager
-    def _understanding(self, what: str) -> Iterator[None]:
-        """Make of what a worker sends what it should be; whatever took the worker over may have sent it."""
+    def _check_reply(self, content: str) -> Iterator[None]:
+        """Refuse a reply that is not what it should be; whatever took the worker over may have sent it."""
         try:
             yield
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self.stop()
-            raise WorkerDied(f"gave no {what} ({type(error).__name__}: {error})", final=True, passes=False) from error
+            raise WorkerDied(
+                f"gave no {content} ({type(error).__name__}: {error})", final=True, passes=False
+            ) from error
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        under_way = True
+        is_running = True
         try:
-            said, attached = self._asked_about("parts", container, blob)
-            while "part" in said:
-                yield Blob(str(said["part"]), self._spooled(str(said["file"])) if "file" in said else attached[0])
-                if "file" in said:
+            reply, attached = self._request("parts", container, blob)
+            while "part" in reply:
+                yield Blob(
+                    str(reply["part"]), self._find_spooled(str(reply["file"])) if "file" in reply else attached[0]
+                )
+                if "file" in reply:
                     self.send({})
-                said, attached = self.reply()
-            under_way = False
+                reply, attached = self.reply()
+            is_running = False
         except WorkerDied as died:
             kind = ReaderDied if died.passes else DocumentError
             raise kind(
                 f"The {container.name} reader {died} on {blob.uri} ({blob.size} bytes). {_advice(died)}"
             ) from died
         finally:
-            if under_way:  # who asked wants no more, and the rest would be taken for the next reply
+            if is_running:  # who asked wants no more, and the rest would be taken for the next reply
                 self.stop()
 
-    def _asked_about(
-        self, task: str, reader: FileReader | Container, blob: Blob, plan: SplitPlan = NOTHING
+    def _request(
+        self, task: str, reader: FileReader | Container, blob: Blob, plan: SplitPlan = EMPTY_PLAN
     ) -> WireFrame:
         self.ensure_running()
         self.seconds = self.limits.seconds_for(blob.size)
@@ -89,8 +93,8 @@ class ReaderProcess(WorkerProcess):
             request, [pickle_value(reader, HERE), b"" if path else blob.data, pickle_value(plan, HERE)]
         )
 
-    def _spooled(self, name: str) -> Path:
-        """A part that the worker has put into the folder for them; nothing else is opened, whatever it says."""
+    def _find_spooled(self, name: str) -> Path:
+        """Return a part that the worker put into the spool folder; nothing else is opened, whatever it says."""
         assert self.spool is not None
         path = self.spool / os.path.basename(name)
         if not path.is_file() or path.is_symlink():
@@ -99,7 +103,7 @@ class ReaderProcess(WorkerProcess):
 
 
 def _advice(died: WorkerDied) -> str:
-    """What to do about a source that a worker died on."""
+    """Write what to do about a source that a worker died on."""
     option = {"seconds": "--file-seconds", "memory_mb": "--file-mb"}.get(died.lacked, "")
     allow = (
         f", allow more with sync(..., limits=WorkerLimits({died.lacked}=...), rebuild=True), on the command line with "
@@ -109,7 +113,7 @@ def _advice(died: WorkerDied) -> str:
 
 
 class WorkerProcesses:
-    """An `Executor` of processes on this machine. Use it in a `with` statement; they start when they are needed.
+    """Processes on this machine as an `Executor`. Use it in a `with` statement; they start when they are needed.
 
     Args:
         count: how many files are read at the same time.
@@ -147,8 +151,8 @@ class WorkerProcesses:
         for worker in (*self._readers, *self._embedders, *self._unpackers):
             worker.end()
 
-    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepared:
-        """What a worker makes of a blob.
+    def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan = EMPTY_PLAN) -> Prepared:
+        """Have a worker read and split a blob.
 
         Raises:
             DocumentError, MissingExtra: the reader refuses it.
@@ -174,7 +178,7 @@ class WorkerProcesses:
             self._idle.put(worker)
 
     def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
-        """The vectors of texts, by a worker; where one fails, by this process from then on, so that it tells why."""
+        """Embed texts in a worker; if one fails, in this process from then on, so that it tells why."""
         worker = self._idle_embedders.get()
         try:
             if embedder.name not in self._unfit:
@@ -187,7 +191,7 @@ class WorkerProcesses:
         return embedder.embed(texts, kind="passage")
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """The members of a container, one after the other, unpacked by a worker that reads nothing else.
+        """Yield the members of a container, one after the other, unpacked by a worker that reads nothing else.
 
         So the parts can be read meanwhile, and opened themselves.
 
@@ -195,7 +199,7 @@ class WorkerProcesses:
             DocumentError: it cannot be unpacked.
             ReaderDied: the worker died on it.
         """
-        worker = next((one for one in self._unpackers if not one.is_busy), None)
+        worker = next((unpacker for unpacker in self._unpackers if not unpacker.is_busy), None)
         if worker is None:
             self._unpackers.append(worker := ReaderProcess(self.limits, self.spool))
         worker.is_busy = True

@@ -1,4 +1,4 @@
-"""What an executor runs: reading and splitting a source, and embedding texts, without a store."""
+"""Work of an executor: reading and splitting a source, and embedding texts, without a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """How to read and split the sources of a run: plain data that can be sent to another process.
+    """Plan of how a run reads and splits sources: plain data that can be sent to another process.
 
     Args:
         groups: that only splitters make, of the document or of each other, each after its parents.
@@ -26,25 +26,25 @@ class SplitPlan:
     groups: tuple[GroupBuild, ...] = ()
 
     @classmethod
-    def of(cls, builds: Iterable[GroupBuild]) -> SplitPlan:
-        """The groups whose pieces follow from the text alone. The others ask models, or read what the caller says."""
-        found: dict[str, GroupBuild] = {}
+    def from_builds(cls, builds: Iterable[GroupBuild]) -> SplitPlan:
+        """Plan the groups whose pieces follow from the text alone. The others ask models, or read the caller's data."""
+        chosen: dict[str, GroupBuild] = {}
         for build in builds:
-            transform, above = build.transform, {build.parent, build.ref} - {"", DOCUMENT}
-            if build.group == DOCUMENT or not isinstance(transform, Splitter) or not above <= found.keys():
+            transform, parents = build.transform, {build.parent, build.ref} - {"", DOCUMENT}
+            if build.group == DOCUMENT or not isinstance(transform, Splitter) or not parents <= chosen.keys():
                 continue
-            asks = transform.calls() or any(hasattr(one, "embed") for one in transform.resources)
-            if not asks and type(transform).reads is Splitter.reads:
-                found[build.group] = replace(build, embedders=(), availability=Availability())
-        return cls(tuple(found.values()))
+            asks_model = transform.calls() or any(hasattr(resource, "embed") for resource in transform.resources)
+            if not asks_model and type(transform).reads is Splitter.reads:
+                chosen[build.group] = replace(build, embedders=(), availability=Availability())
+        return cls(tuple(chosen.values()))
 
 
-NOTHING = SplitPlan()
+EMPTY_PLAN = SplitPlan()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A source after reading and splitting.
+    """Source after reading and splitting.
 
     Args:
         reading: the document, and what its reader noticed.
@@ -57,7 +57,7 @@ class Prepared:
     has_parts: bool | None = None
 
 
-def prepare(reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepared:
+def prepare(reader: FileReader, blob: Blob, plan: SplitPlan = EMPTY_PLAN) -> Prepared:
     """Read a source and split it: the same result in every process, from the arguments alone.
 
     >>> from spolia.indexing.readers.text import TextReader
@@ -73,7 +73,7 @@ def prepare(reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepar
 
 @runtime_checkable
 class Executor(Protocol):
-    """Carries the work of `sync` that needs no store: in processes of this machine, or on other machines.
+    """Runner of the work of `sync` that needs no store: in processes of this machine, or on other machines.
 
     What it is given can be pickled, and each call stands alone. Calls come from several threads.
 
@@ -99,7 +99,7 @@ class Executor(Protocol):
     count: int
 
     def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
-        """`prepare`, somewhere else.
+        """Call `prepare` somewhere else.
 
         Raises:
             DocumentError, MissingExtra: the reader refuses the source, or died on it.
@@ -108,11 +108,11 @@ class Executor(Protocol):
         ...
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """The members of a container, one after the other, as `container.parts(blob)` gives them."""
+        """Yield the members of a container, one after the other, as `container.parts(blob)` gives them."""
         ...
 
     def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
-        """`embedder.embed(texts, kind="passage")`, somewhere else; it charges the caller's run."""
+        """Call `embedder.embed(texts, kind="passage")` somewhere else; it charges the caller's run."""
         ...
 
     def end(self) -> None:
@@ -121,7 +121,7 @@ class Executor(Protocol):
 
 
 class InProcess:
-    """Does all in the process of the sync."""
+    """Executor that does all in the process of the sync."""
 
     count = 0
 
@@ -135,4 +135,4 @@ class InProcess:
         return embedder.embed(texts, kind="passage")
 
     def end(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: nothing is under way."""

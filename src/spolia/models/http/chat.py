@@ -11,7 +11,7 @@ from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimate_tokens, read_next_tokens
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities, check_capabilities
 from spolia.types import Generation, Prompt, Token, Usage
-from spolia.types.value import later
+from spolia.types.value import added_field
 
 OnText = Callable[[str], None]
 CAPABILITIES = (CHAT, STREAM, LOGPROBS, NEXT_TOKENS, STRUCTURED)
@@ -39,11 +39,11 @@ class ChatModel(Remote):
     """
 
     capabilities: frozenset[str] = Capabilities((CHAT, STREAM))
-    thought_tokens: int = later(0)
-    thinking: bool | None = later(None)
-    reasoning_effort: str = later("")
-    top_p: float = later(1.0)
-    extra: str = later("")
+    thought_tokens: int = added_field(0)
+    thinking: bool | None = added_field(None)
+    reasoning_effort: str = added_field("")
+    top_p: float = added_field(1.0)
+    extra: str = added_field("")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "capabilities", check_capabilities(self.capabilities, CAPABILITIES))

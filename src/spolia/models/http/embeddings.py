@@ -15,7 +15,7 @@ from spolia.models.http.remote import Remote
 from spolia.models.http.replies import as_mapping, estimate_tokens
 from spolia.models.protocols import Kind
 from spolia.types import Usage
-from spolia.types.value import indifferent
+from spolia.types.value import neutral_field
 
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
@@ -45,8 +45,8 @@ class EmbeddingModel(Remote):
     window: int = 8191
     query_prefix: str = ""
     passage_prefix: str = ""
-    batch_texts: int = indifferent(128)
-    batch_tokens: int = indifferent(100_000)
+    batch_texts: int = neutral_field(128)
+    batch_tokens: int = neutral_field(100_000)
     shortened: bool = False
 
     counts_tokens: ClassVar[bool] = False

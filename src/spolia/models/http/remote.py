@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from spolia.deferred import csv
 from spolia.errors import ModelError
 from spolia.types import Usage, Value
-from spolia.types.value import indifferent, refuse_type
+from spolia.types.value import neutral_field, refuse_type
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Remote(Value):
     model: str
     base_url: str
     api_key_env: str = "OPENAI_API_KEY"
-    connect_timeout_s: float = indifferent(5.0)
-    timeout_s: float = indifferent(60.0)
-    deadline_s: float = indifferent(300.0)
-    retries: int = indifferent(3)
-    wait_s: float = indifferent(0.5)
-    max_wait_s: float = indifferent(30.0)
-    max_concurrent: int = indifferent(256, before=8)
-    requests_per_minute: float = indifferent(0.0)
-    tokens_per_minute: float = indifferent(0.0)
+    connect_timeout_s: float = neutral_field(5.0)
+    timeout_s: float = neutral_field(60.0)
+    deadline_s: float = neutral_field(300.0)
+    retries: int = neutral_field(3)
+    wait_s: float = neutral_field(0.5)
+    max_wait_s: float = neutral_field(30.0)
+    max_concurrent: int = neutral_field(256, previous=8)
+    requests_per_minute: float = neutral_field(0.0)
+    tokens_per_minute: float = neutral_field(0.0)
     usd_per_million: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:

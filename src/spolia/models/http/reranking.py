@@ -12,7 +12,7 @@ from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import as_mapping, estimate_tokens
 from spolia.types import Usage, Value
-from spolia.types.value import indifferent
+from spolia.types.value import neutral_field
 
 RerankForm: TypeAlias = Literal["", "cohere", "jina", "voyage", "vllm", "tei"]
 
@@ -106,7 +106,7 @@ class RerankModel(Remote):
     """
 
     window: int = 8192
-    batch_texts: int = indifferent(100)
+    batch_texts: int = neutral_field(100)
     usd_per_request: float = 0.0
     form: RerankForm = ""
 

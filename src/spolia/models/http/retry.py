@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from spolia.core.environment import is_secret
-from spolia.core.run_context import check_cancelled, note, reach, reserve
+from spolia.core.run_context import check_cancelled, note, record_access, reserve
 from spolia.egress.exchange import RequestLimits, Response, read_pieces, send_request
 from spolia.egress.retry import pause, retry_after_s
 from spolia.errors import EgressFailed, EgressRefused, ModelError, ModelRejected, ModelUnavailable
@@ -245,7 +245,7 @@ class Attempts(Generic[Out]):
         """Try until it succeeds, cannot succeed, or attempts or time run out."""
         model = self.model
         if isinstance(model, Addressed):
-            reach(model)
+            record_access(model)
         limits = RequestLimits(model.connect_timeout_s, model.timeout_s, time.monotonic() + model.deadline_s)
         for attempt in range(model.retries + 1):
             try:

@@ -10,7 +10,7 @@ from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.http.remote import check_url
 from spolia.models.http.retry import Attempts, read_content
 from spolia.types import Usage, Value
-from spolia.types.value import indifferent
+from spolia.types.value import neutral_field
 
 _BYTES_PER_MINUTE = 960_000  # of speech at 128 kbit/s: what a file may cost is judged by that before it is heard
 
@@ -69,13 +69,13 @@ class Transcriber(Value):
     language: str = ""
     prompt: str = ""
     largest_bytes: int = 25_000_000
-    connect_timeout_s: float = indifferent(5.0)
-    timeout_s: float = indifferent(300.0)
-    deadline_s: float = indifferent(900.0)
-    retries: int = indifferent(3)
-    wait_s: float = indifferent(0.5)
-    max_wait_s: float = indifferent(30.0)
-    max_concurrent: int = indifferent(2)
+    connect_timeout_s: float = neutral_field(5.0)
+    timeout_s: float = neutral_field(300.0)
+    deadline_s: float = neutral_field(900.0)
+    retries: int = neutral_field(3)
+    wait_s: float = neutral_field(0.5)
+    max_wait_s: float = neutral_field(30.0)
+    max_concurrent: int = neutral_field(2)
     usd_per_minute: float = 0.0
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from spolia import deferred
-from spolia.core.run_context import check_cancelled, reach
+from spolia.core.run_context import check_cancelled, record_access
 from spolia.errors import ModelError, WeightsError, require
 from spolia.models.file_hash import hash_of, hub_cache
 from spolia.models.hub import download
@@ -100,7 +100,7 @@ class Local(Value):
 
     def open_session(self) -> ModelSession:
         """Return the model and its tokenizer in this process."""
-        reach(self)
+        record_access(self)
         return get_session(self)
 
     def make_batches(self, rows: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], dict[str, Any]]]:

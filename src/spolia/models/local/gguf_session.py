@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spolia.core.run_context import check_cancelled, reach
+from spolia.core.run_context import check_cancelled, record_access
 from spolia.deferred import llama_cpp
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, WeightsError, require
@@ -82,7 +82,7 @@ class Gguf(Value):
 
     def open_session(self) -> GgufSession:
         """Return the model in this process."""
-        reach(self)
+        record_access(self)
         return _get_session(self)
 
 

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.core.run_context import charge, check_cancelled, record_access
 from spolia.deferred import numpy as np
 from spolia.deferred import onnxruntime, tokenizers
 from spolia.errors import ModelError, ModelRejected, WeightsError, require
@@ -92,7 +92,7 @@ class OnnxCrossEncoder(Value):
         """
         if not len(texts):
             return ()
-        reach(self)
+        record_access(self)
         loaded, scores = self._get_loaded(), []
         for text in texts:
             check_cancelled()

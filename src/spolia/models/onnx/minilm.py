@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.core.run_context import charge, check_cancelled, record_access
 from spolia.deferred import numpy as np
 from spolia.deferred import onnxruntime
 from spolia.errors import ModelError, require
@@ -100,7 +100,7 @@ class MiniLM(Value):
         vectors = np.empty((len(texts), self.dimension), np.float32)
         if not len(texts):
             return vectors
-        reach(self)
+        record_access(self)
         session, _ = self._get_session()
         for first in range(0, len(texts), SORTED_TEXTS):
             rows = [self.tokenizer.ids(text, self.window) for text in texts[first : first + SORTED_TEXTS]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import exp
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.core.run_context import charge, check_cancelled, record_access
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, WeightsError
 from spolia.models.onnx import safetensors, weights
@@ -161,7 +161,7 @@ class MiniLMSpans(Value):
         """Find the best span of each text, in their order; None for a text without a token."""
         if not len(texts):
             return []
-        reach(self)
+        record_access(self)
         loaded, tokenizer = self._get_loaded(), WordPiece(self.base)
 
         def logits(rows: list[list[int]]) -> list[Floats]:
@@ -229,7 +229,7 @@ class MiniLMScorer(Value):
         """Return for each text the probability that it answers the question, or that the chain suffices."""
         if not len(texts):
             return ()
-        reach(self)
+        record_access(self)
         tokenizer = WordPiece(self.base)
         question_ids = tokenizer.read(query).ids
         rows = [join_pair(question_ids, tokenizer.read(text).ids, self.window) for text in texts]

@@ -11,7 +11,7 @@ from spolia.errors import WiringError
 from spolia.models.marks import THOUGHTS
 from spolia.models.parsers.parser import LONGEST, Parser, extract_thought, says_nothing, strip_thoughts
 from spolia.types.answers import CitationFault
-from spolia.types.value import later
+from spolia.types.value import added_field
 
 THOUGHT = "thought"
 """The tag of a thought that a prompt asks for."""
@@ -43,7 +43,7 @@ class Tags(Parser[dict[str, str]]):
 
     names: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    one_of: tuple[str, ...] = later(())
+    one_of: tuple[str, ...] = added_field(())
 
     def __post_init__(self) -> None:
         needed = (*self.names, *self.one_of)
@@ -302,10 +302,10 @@ class Markers:
         for marker in self.unknown:
             note(f"The reply cites {marker}, but only passages 1 to {self.passages} were shown; taken out.")
         if self.unknown:
-            note("The reply cites a number that no passage has.", counted=True)
+            note("The reply cites a number that no passage has.", is_counted=True)
         is_uncited = needs_marks and not self.used
         if is_uncited:
-            note("The answer cites none of the passages that were shown.", counted=True)
+            note("The answer cites none of the passages that were shown.", is_counted=True)
         faults: dict[CitationFault, bool] = {"uncited": is_uncited, "unknown": bool(self.unknown)}
         return tuple(name for name, holds in faults.items() if holds)
 

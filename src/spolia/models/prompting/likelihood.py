@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade, exchanged
+from spolia.core.run_context import degrade, record_exchange
 from spolia.errors import WiringError
 from spolia.models.prompting.role import Brief, Role
 from spolia.models.protocols import ForetellsTokens, ScoresContinuations, require_capabilities
 from spolia.types import Message, Prompt, Token, Value
-from spolia.types.outcomes import successes
+from spolia.types.outcomes import require_successes
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class FirstTokens(Operator[Brief | Prompt, tuple[Token, ...]]):
     def apply(self, value: Brief | Prompt, /) -> tuple[Token, ...]:
         prompt = self.reads(value)
         tokens = require_capabilities(self.llm, ForetellsTokens).next_tokens(prompt, top=self.top)
-        exchanged(self.llm.name, prompt, tokens)
+        record_exchange(self.llm.name, prompt, tokens)
         return tokens
 
     def reads(self, value: Brief | Prompt, /) -> Prompt:
@@ -107,7 +107,7 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
         if not value.text:
             return ()
         tokens = require_capabilities(self.llm, ScoresContinuations).continuation(value.prompt, value.text)
-        exchanged(self.llm.name, value.prompt, tokens)
+        record_exchange(self.llm.name, value.prompt, tokens)
         return tokens
 
 
@@ -123,7 +123,7 @@ class Surprise(Value):
 def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[list[Surprise]]:
     """Measure how much each text surprises a model; all at the same time. ModelRejected if it states no
     log-probabilities."""
-    scored = successes(Likelihood(llm).batch(texts))
+    scored = require_successes(Likelihood(llm).batch(texts))
     return [align_tokens(tokens, continuation.text) for tokens, continuation in zip(scored, texts, strict=True)]
 
 

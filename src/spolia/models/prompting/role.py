@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, replied, retract
+from spolia.core.run_context import degrade, emit, is_streamed, note, recall_reply, record_exchange, retract
 from spolia.core.validation import validate
 from spolia.errors import BudgetSpent, EmptyReply, ModelError, ModelRejected, ModelUnavailable, ThoughtCut
 from spolia.models.marks import (
@@ -27,7 +27,7 @@ from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
 from spolia.models.prompting.thought_budget import ask_with_thought
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel, ignore_text
-from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, digest_of, kept
+from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, digest_of, lazy_property
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Prompted:
         """Return the place of its prompt file."""
         return self.prompt
 
-    @kept
+    @lazy_property
     def resources(self) -> tuple[Addressed, ...]:
         """Return stores, models and its prompt file."""
         return (*super().resources, PromptFile(self.prompt_file, self.language))  # type: ignore[misc]
@@ -123,14 +123,14 @@ def generate_reply(
             return llm.structured(prompt, schema, on_text=listener, **arguments)
         return llm.generate(prompt, on_text=listener, **arguments)
 
-    generation = replied(
+    generation = recall_reply(
         lambda: _reply_key(llm, prompt, schema, settings), lambda: ask_with_thought(llm, ask, max_tokens)
     )
     if on_text is not None and not (was_asked and is_read):
         on_text(generation.text)
-    exchanged(llm.name, prompt, generation)
+    record_exchange(llm.name, prompt, generation)
     if generation.finish_reason == "length":
-        note(f"The reply{f' to {title}' if title else ''} was cut off at max_tokens={max_tokens}.", counted=True)
+        note(f"The reply{f' to {title}' if title else ''} was cut off at max_tokens={max_tokens}.", is_counted=True)
     return generation
 
 
@@ -358,7 +358,7 @@ class Role(Value, Generic[T]):
                     reason = str(error)
                 else:
                     if prompt is not original:
-                        note(f"A reply to {self.title} could not be read; the second could.", counted=True)
+                        note(f"A reply to {self.title} could not be read; the second could.", is_counted=True)
                     return value
             if on_text is not None:
                 retract()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from spolia.core.patterns import NO_PATTERN
-from spolia.core.run_context import check_cancelled, reach, reserve
+from spolia.core.run_context import check_cancelled, record_access, reserve
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.models.http.replies import estimate_tokens
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind, pricing_of
@@ -80,7 +80,7 @@ class ScriptedModel(Value):
                     f"{self.name} was not given {capability!r}. Write capabilities="
                     f"{{{', '.join(map(repr, sorted({CHAT, capability, *self.capabilities})))}}}."
                 )
-        reach(self)
+        record_access(self)
         input_tokens = sum(len(message.content.split()) for message in prompt.messages)
         with reserve(Usage(calls=1, input_tokens=input_tokens, output_tokens=max_tokens)) as reservation:
             check_cancelled()
@@ -95,7 +95,7 @@ class ScriptedModel(Value):
 
     def _charge(self, prompt: Prompt, tokens: int) -> None:
         """Count a call that is no chat."""
-        reach(self)
+        record_access(self)
         input_tokens = sum(len(message.content.split()) for message in prompt.messages)
         with reserve(Usage(calls=1, input_tokens=input_tokens, output_tokens=tokens)) as reservation:
             reservation.settle(Usage(calls=1, input_tokens=input_tokens, output_tokens=tokens))

@@ -8,7 +8,7 @@ from typing import Any
 
 from spolia.core.codec import Plain
 from spolia.errors import DataError, SpoliaError
-from spolia.flow_files.yaml_text import YamlReader, written
+from spolia.flow_files.yaml_text import YamlReader, dump_yaml
 from spolia.optimizer.autorag.modules import LABEL, LLM, MODULES, UNSUPPORTED, AvailableModels, ModuleEntry, Unsupported
 from spolia.types import Value
 
@@ -55,7 +55,7 @@ class ImportedConfig(Value):
     def text(self) -> str:
         """Return the space as a flow file."""
         lines = [f"# {line}" for line in ("Made from a configuration of AutoRAG.", *self.notes)]
-        return "\n".join(lines) + "\n" + written(self.plain)
+        return "\n".join(lines) + "\n" + dump_yaml(self.plain)
 
 
 def is_config(path: Path) -> bool:

@@ -239,16 +239,18 @@ def nearest(
     stored: StoredVectors, keys: Positions, neighbours: int, earlier: NearestNeighbours | None = None
 ) -> NearestNeighbours:
     """Find for each node those of the highest cosine; nodes in `earlier` are compared with the new ones only."""
-    found, positions = NearestNeighbours.empty(keys, neighbours), np.arange(len(keys))
+    nearest_neighbours, positions = NearestNeighbours.empty(keys, neighbours), np.arange(len(keys))
     if earlier is None or earlier.near.shape[1] < neighbours:
-        _compare(stored, found, positions, positions)
-        return found
+        _compare(stored, nearest_neighbours, positions, positions)
+        return nearest_neighbours
     stays, place = np.isin(keys, earlier.keys), np.searchsorted(earlier.keys, keys)
     lost = np.zeros(len(keys), dtype=np.bool_)
-    found.near[stays], found.cosines[stays], lost[stays] = earlier.restrict_to(place[stays], keys, neighbours)
-    _compare(stored, found, positions[~stays | lost], positions)
-    _compare(stored, found, positions[stays & ~lost], positions[~stays])
-    return found
+    nearest_neighbours.near[stays], nearest_neighbours.cosines[stays], lost[stays] = earlier.restrict_to(
+        place[stays], keys, neighbours
+    )
+    _compare(stored, nearest_neighbours, positions[~stays | lost], positions)
+    _compare(stored, nearest_neighbours, positions[stays & ~lost], positions[~stays])
+    return nearest_neighbours
 
 
 def _compare(stored: StoredVectors, neighbours: NearestNeighbours, nodes: Positions, candidates: Positions) -> None:

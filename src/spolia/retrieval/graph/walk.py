@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, narrowing
+from spolia.core.run_context import access, run_filter
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.deferred import numpy as np
 from spolia.errors import StoreError
-from spolia.filters import narrowed
+from spolia.filters import combine_filters
 from spolia.models.protocols import Embedder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.vector_search import vector_scores
@@ -49,7 +49,7 @@ def begin_walk(graph: NodeGraph, ranking: Ranking) -> Walk:
     """Prepare a search along a graph; raise StoreError for hits of another group, FilterError for unknown fields."""
     _refuse_others(graph, ranking.hits)
     snapshot = graph.snapshot()
-    filter = narrowed(ranking.query.filter, narrowing())
+    filter = combine_filters(ranking.query.filter, run_filter())
     allowed = snapshot.allowed(graph.group.name, access(), filter)
     links = graph.links(snapshot, access())
     if filter is not None:

@@ -220,7 +220,7 @@ def node_links(snapshot: Snapshot, group: str, names: str, principals: frozenset
 
 def _load_or_read(snapshot: Snapshot, group: str, names: str) -> TextLinks:
     """Return the links in the file of this generation; read them from the texts, and write them, if it is missing."""
-    opened, folder = snapshot.open_store, links_folder(snapshot.open_store.folder, group)
+    open_store, folder = snapshot.open_store, links_folder(snapshot.open_store.folder, group)
     path = folder / f"g{snapshot.version}-{digest_of((MADE, names)).hex()[:16]}{SUFFIX}"
     with suppress(*DAMAGED), read_arrays(path) as parts:
         return TextLinks.from_arrays(len(snapshot.open.records(group).keys), parts)
@@ -228,7 +228,7 @@ def _load_or_read(snapshot: Snapshot, group: str, names: str) -> TextLinks:
     with suppress(OSError):  # a store that may only be read, or a full disk: the next process reads them again
         write_arrays(path, links.arrays())
     drop_removed_versions(
-        folder, lambda version: opened.was_published(version) and bool(opened.row(sql.IS_KEPT, version[:1]))
+        folder, lambda version: open_store.was_published(version) and bool(open_store.row(sql.IS_KEPT, version[:1]))
     )
     return links
 
@@ -241,22 +241,22 @@ def _read_texts(snapshot: Snapshot, group: str, names: str) -> TextLinks:
     keys = snapshot.open.records(group).keys
     numbers: dict[str, int] = {}
     title_pairs = [
-        (at, numbers.setdefault(key, len(numbers)))
-        for at, context in enumerate(texts_of(snapshot, keys, CONTEXT))
+        (position, numbers.setdefault(key, len(numbers)))
+        for position, context in enumerate(texts_of(snapshot, keys, CONTEXT))
         for key in sorted(title_keys(context.partition("\n")[0]))
     ]
     titles = KeyFinder(numbers)
     mentions = set[tuple[int, int]]()
-    for at, text in enumerate(texts_of(snapshot, keys, TEXT) if numbers else ()):
-        if at % _BETWEEN_CHECKS == 0:
+    for position, text in enumerate(texts_of(snapshot, keys, TEXT) if numbers else ()):
+        if position % _BETWEEN_CHECKS == 0:
             check_cancelled()
-        mentions.update((at, number) for number, _ in titles.find_keys(split_words(text)))
+        mentions.update((position, number) for number, _ in titles.find_keys(split_words(text)))
     name_pairs, names_found = _read_names(snapshot, group, names) if names else ([], {})
     if names:  # a node has its own titles for names too
         keys_by_number = list(numbers)
         name_pairs += [
-            (at, names_found.setdefault(key, len(names_found)))
-            for at, key in _spell_titles(title_pairs, keys_by_number)
+            (position, names_found.setdefault(key, len(names_found)))
+            for position, key in _spell_titles(title_pairs, keys_by_number)
         ]
     return TextLinks(
         len(keys),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spolia.core.run_context import note, reach
+from spolia.core.run_context import note, record_access
 from spolia.errors import ManifestMismatch, WeightsError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.models.trained_weights import RANKER, TrainedWeights
@@ -90,7 +90,7 @@ class LearnedRanker(GroupSearch):
     def hits(
         self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...]:
-        reach(self.weights)
+        record_access(self.weights)
         passes = self._load_passes(snapshot)
         question = prepare_question(snapshot, self.group, self.names, self.embedder, query, principals, filter)
         ranked_nodes = learned.scores.rank_candidates(question, passes)

@@ -8,7 +8,7 @@ from math import exp, isfinite, log
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import access, reach
+from spolia.core.run_context import access, record_access
 from spolia.errors import WeightsError
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.term_counts import counts_of
@@ -70,7 +70,7 @@ class WeightedTerms(Operator[Query, Query]):
         refuse_no_group(self.group, type(self).__name__)
 
     def apply(self, value: Query, /) -> Query:
-        reach(self.weights)
+        record_access(self.weights)
         theta = read_weights(self.weights)
         words, features = term_features(value.text, self.group.snapshot(), self.group.name, access())
         text = repeat_words(words, [sum(a * b for a, b in zip(theta, row, strict=True)) for row in features])

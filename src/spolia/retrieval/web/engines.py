@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from spolia.core.environment import without_password
-from spolia.core.run_context import note, reach
+from spolia.core.run_context import note, record_access
 from spolia.egress.download import fetch
 from spolia.egress.retry import retry
 from spolia.errors import EgressError, EgressFailed, SourceError, SourceUnavailable
@@ -89,7 +89,7 @@ class SearchAPI(Value):
     def search(self, query: str, count: int) -> tuple[WebResult, ...]:
         """Return at most `count` pages, best first; raise SourceUnavailable if the same call may succeed later, else
         SourceError."""
-        reach(self)
+        record_access(self)
         url, headers = self.request(query, count)
         results: dict[str, WebResult] = {}
         for address, title, quote in self.rows(self._fetch_answer(url, headers)):

@@ -17,8 +17,8 @@ from spolia.core.codec import decode, encode
 from spolia.errors import SpoliaError, StoreCorrupt, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
-from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value, principals
-from spolia.types.value import maker
+from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value, check_principals
+from spolia.types.value import unchecked_constructor
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Connection
@@ -410,7 +410,7 @@ def _span_row(span: Span | None) -> Row:
     return (span.start, span.end, *(span.pages or (None, None)), *(span.lines or (None, None)))
 
 
-_node, _span = maker(Node), maker(Span)
+_node, _span = unchecked_constructor(Node), unchecked_constructor(Span)
 
 
 @_check_rows
@@ -513,7 +513,7 @@ def _as_tuple(readers: Sequence[str]) -> ReaderNames:
 
 
 def _check_readers(readers: Sequence[str]) -> ReaderNames:
-    return principals(readers, "A reader list is")
+    return check_principals(readers, "A reader list is")
 
 
 class StoredLists(dict[int, ReaderNames]):

@@ -144,7 +144,7 @@ def store_nodes(writer: AnyWriter, document_nodes: GroupNodes, reasons: Mapping[
             if isinstance(error, StoreError) and not isinstance(error, GroupError):
                 raise
             document_nodes.fail(
-                group, Failure.of(error, group)
+                group, Failure.from_error(error, group)
             )  # metadata of another type; a late failure of a splitter
     if not (reasons or document_nodes.failures):
         return

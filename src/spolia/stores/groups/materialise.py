@@ -39,7 +39,7 @@ from spolia.stores.manifest import Manifest, built_in, signature, sort_groups
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.writer import compact
 from spolia.types import Document, Failure, Node
-from spolia.types.value import names_checked
+from spolia.types.value import check_names
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder, SparseEmbedder
@@ -50,7 +50,7 @@ ProgressCallback = Callable[[str, int, int], None]
 """Gets the group, how many documents were cut, how many texts embedded."""
 
 
-@names_checked
+@check_names
 def materialise(
     groups: Iterable[NodeGroup],
     *,

@@ -10,7 +10,7 @@ from itertools import chain, count, islice, repeat
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
-from spolia.core.run_context import overhearing
+from spolia.core.run_context import collect_degradations
 from spolia.errors import GroupError
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.definition import (
@@ -26,9 +26,9 @@ from spolia.stores.definition import (
     transform_for,
 )
 from spolia.types import Document, Failure, Heading, Node, Region, Span
-from spolia.types.value import kept, maker
+from spolia.types.value import lazy_property, unchecked_constructor
 
-_node, _part, _span = maker(Node), maker(Part), maker(Span)
+_node, _part, _span = unchecked_constructor(Node), unchecked_constructor(Part), unchecked_constructor(Span)
 _LF, _CR = re.compile("\n"), re.compile("\r")
 
 
@@ -94,12 +94,12 @@ class NodeFactory:
         times = [time for segment in self._segments[first:last] if (time := segment.seconds)]
         return (min(start for start, _ in times), max(end for _, end in times)) if times else None
 
-    @kept
+    @lazy_property
     def _segments(self) -> list[Region]:
         """In the order of the text, without any within another one."""
         return [region for region in self.document.regions if region.seconds]
 
-    @kept
+    @lazy_property
     def _line_ends(self) -> list[int]:
         text = self.document.text
         # Only texts without LF end their lines by CR.
@@ -148,7 +148,7 @@ class Availability:
         while done < len(parts) and not self.is_away:
             # Small batches until the first answer: a model that is away costs few calls.
             batch = parts[done : done + (MANY if self._has_answered else FEW)]
-            with overhearing() as notes:
+            with collect_degradations() as notes:
                 results = transform.batch(batch)
             self.degraded += notes
             self._note(results)
@@ -236,7 +236,7 @@ class GroupNodes:
         try:
             self.by_group[group] = self._nodes[group] = list(nodes)
         except Exception as error:  # whatever a transform raises concerns this document and this group
-            self.fail(group, Failure.of(error, group))
+            self.fail(group, Failure.from_error(error, group))
 
     def fail(self, group: str, failure: Failure) -> None:
         self.by_group.pop(group, None)

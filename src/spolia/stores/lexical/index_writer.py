@@ -129,16 +129,16 @@ def _write(
     fail_point("lexical.merge")
 
 
-def _merge(writer: Any, schema: Any, folder: Path, moved: Iterable[tuple[int, Any]]) -> None:
+def _merge(writer: Any, schema: Any, folder: Path, small_nodes: Iterable[tuple[int, Any]]) -> None:
     """Have tantivy merge small segments: it does so at the commit after which there are `MERGED` of them, and no call
     does. So nodes move, each into a segment of its own, until there are as many."""
     count = len(small_segments(folder))
-    for key, document in moved:
+    for key, document in small_nodes:
         writer.delete_documents_by_query(tantivy.Query.term_query(schema, KEY, key, "basic"))
         writer.add_document(document)
         writer.commit()
-        before, count = count, len(small_segments(folder))
-        if count >= MERGED or count < before:
+        previous_count, count = count, len(small_segments(folder))
+        if count >= MERGED or count < previous_count:
             break
 
 
@@ -206,10 +206,10 @@ def _finish(path: str, mode: int) -> list[Any]:
     """Make a file durable with its permissions, and return its checksum."""
     with open(path, "rb", buffering=0) as file:
         os.fchmod(file.fileno(), mode)
-        found = checksum_of_file(file)
+        checksum = checksum_of_file(file)
         fail_point("lexical.fsync")
         os.fsync(file.fileno())
-    return found
+    return checksum
 
 
 def _remove(folder: Path) -> None:

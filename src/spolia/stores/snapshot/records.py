@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.errors import FilterError
-from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Field, Leaf, Not, Or, Schema, narrowed
+from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Field, Leaf, Not, Or, Schema, combine_filters
 from spolia.stores.access.allowed_nodes import Allowed, Mask
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import EARLIEST_NS, unpack_values
@@ -322,7 +322,7 @@ class Records:
         """
         if audiences is None and filter is None:
             return Allowed(self.keys)
-        effective_filter = narrowed(filter)
+        effective_filter = combine_filters(filter)
         key = (
             audiences,
             None if effective_filter is None else effective_filter.digest,
@@ -427,7 +427,7 @@ class Records:
         dead = [key for (key,) in self._ask(self._kind.dead, dead_values)]
         gone = positions_of(dead, previous.keys)
         pairs = zip(previous._arrays, self._arrays, strict=True)
-        self._hold([known.without(gone).appended(fresh_count.values) for known, fresh_count in pairs])
+        self._hold([inherited.without(gone).appended(fresh_count.values) for inherited, fresh_count in pairs])
         if (own := previous._own) is not None:
             self._own = own | self._read_own(previous.last)
             for key in dead:

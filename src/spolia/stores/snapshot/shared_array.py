@@ -37,22 +37,22 @@ class SharedArray:
             buffer = np.empty(end + start // 8 + _ROOM, dtype=self.values.dtype)
             buffer[:start] = self.values
         buffer[start:end] = added
-        found = SharedArray(buffer[:end])
-        found._buffers.append(buffer)
-        return found
+        extended = SharedArray(buffer[:end])
+        extended._buffers.append(buffer)
+        return extended
 
     def without(self, positions: npt.NDArray[np.int64]) -> "SharedArray":
         """Return the values but those at these positions."""
         return SharedArray(np.delete(self.values, positions)) if len(positions) else self
 
 
-def positions_of(wanted: Sequence[int], keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the positions in `keys`, which ascend, of those wanted keys that are among them.
+def positions_of(requested_keys: Sequence[int], keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the positions in `keys`, which ascend, of those requested keys that are among them.
 
     >>> positions_of([30, 25, 10], np.array([10, 20, 30])).tolist()
     [2, 0]
     """
-    if not len(wanted) or not len(keys):
+    if not len(requested_keys) or not len(keys):
         return np.zeros(0, dtype=np.int64)
-    positions: npt.NDArray[np.int64] = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.extract(keys[positions] == wanted, positions)
+    positions: npt.NDArray[np.int64] = np.minimum(np.searchsorted(keys, requested_keys), len(keys) - 1)
+    return np.extract(keys[positions] == requested_keys, positions)

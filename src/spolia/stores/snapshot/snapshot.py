@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreCorrupt, StoreError
-from spolia.filters import narrowed
+from spolia.filters import combine_filters
 from spolia.stores.access.reader_lists import Asker, ReaderLists, Rights
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import (
@@ -35,7 +35,7 @@ from spolia.stores.integrity import find_problems
 from spolia.stores.manifest import BUILT_IN, Manifest, manifest_from_dict
 from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.types import NO_BOXES, Box, Boxes, Document, Filter, Hit, LateHits, Node, Span, Value
-from spolia.types.value import maker
+from spolia.types.value import unchecked_constructor
 
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows, Vectors
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.search import DenseSearch
 
 _ATTEMPTS = 50
-_hit = maker(Hit)
+_hit = unchecked_constructor(Hit)
 KEPT_BYTES, NODE_BYTES = 32 << 20, 1_500
 """Of nodes in memory, all in all; of one beside its text."""
 ASKERS = 32
@@ -212,7 +212,7 @@ class Snapshot:
         )  # without the text, for each citation
         if row is None or not self.rights.asker(access).may_read(document, row[1]):
             raise self._not_readable(document)
-        return (Boxes(row[0]) if row[0] else NO_BOXES).within(span.start, span.end)
+        return (Boxes(row[0]) if row[0] else NO_BOXES).find_overlapping(span.start, span.end)
 
     def documents(self, access: frozenset[str] = PUBLIC) -> Iterator[Document]:
         asker = self.rights.asker(access)
@@ -299,7 +299,7 @@ class Snapshot:
             candidates: only these nodes; None for all.
             defer_ties: for `late_hits`, which puts ties in order.
         """
-        index, effective_filter, query = self.open.lexical(group), narrowed(filter), None
+        index, effective_filter, query = self.open.lexical(group), combine_filters(filter), None
         if (
             effective_filter is not None and not self.readers.is_restricted
         ):  # else scores are counted over what may be read

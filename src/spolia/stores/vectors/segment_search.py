@@ -281,22 +281,22 @@ def _locate(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows, 
 
 
 def _open_segments(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[int, AnySegment]]:
-    known, number_of = places.layout, places.numbers.values
+    known_layout, number_of = places.layout, places.numbers.values
     if places.is_lacking:
         raise StoreError(
             f"{np.count_nonzero(number_of == LACKING)} nodes of group {places.group!r} in {snapshot.open_store.store} "
             f"have no vector from {places.embedder!r}. Search with the embedder of the group's manifest, or index with "
             "this one into another store."
         )
-    number_of = number_of[len(known.rows.values) :]
+    number_of = number_of[len(known_layout.rows.values) :]
     fresh = np.flatnonzero(np.bincount(number_of)) if len(number_of) else number_of  # a unique() would sort them
-    numbers = sorted({*known.numbers, *fresh.tolist()})
-    if numbers[: len(known.numbers)] != known.numbers:  # then the rows of the known nodes are others
+    numbers = sorted({*known_layout.numbers, *fresh.tolist()})
+    if numbers[: len(known_layout.numbers)] != known_layout.numbers:  # then the rows of the known nodes are others
         places.layout = SegmentLayout()
         return _open_segments(snapshot, places)
     segments = {number: places.file(places.path(number), number, open_any) for number in numbers}
     starts = np.zeros(max(numbers, default=0) + 1, dtype=np.int64)
     starts[numbers] = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])[:-1]
-    rows = places.rows.values[len(known.rows.values) :]
-    layout = places.layout = SegmentLayout(numbers, known.rows.appended(starts[number_of] + rows))
+    rows = places.rows.values[len(known_layout.rows.values) :]
+    layout = places.layout = SegmentLayout(numbers, known_layout.rows.appended(starts[number_of] + rows))
     return places.keys.values, layout.rows.values, segments

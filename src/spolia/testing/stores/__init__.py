@@ -1,4 +1,4 @@
-"""What every backend of a store must keep, as a class of tests that the author of another one derives from.
+"""Contract of store backends, as a class of tests that the author of a backend derives from.
 
     class TestMine(StoreContract):
         def address(self, place):
@@ -8,10 +8,10 @@ Everything is asked through `Corpus`, so that its lexical and vector indexes are
 the definition: by dictionaries, by comparing every vector, by the formula of BM25.
 """
 
-from spolia.testing.stores.concurrency import Sharing
-from spolia.testing.stores.publication import Carrying, Publishing
-from spolia.testing.stores.search import Searching
+from spolia.testing.stores.concurrency import ConcurrencyContract
+from spolia.testing.stores.publication import PortabilityContract, PublicationContract
+from spolia.testing.stores.search import SearchContract
 
 
-class StoreContract(Publishing, Searching, Sharing, Carrying):
+class StoreContract(PublicationContract, SearchContract, ConcurrencyContract, PortabilityContract):
     """Tests of one kind of backend: `spolia.stores.backends.backend.Backend`, at the addresses that `address` gives."""

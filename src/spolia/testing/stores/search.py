@@ -1,4 +1,4 @@
-"""Search by words, by vectors, by lineage; access and filters."""
+"""Contract of search: by words, by vectors, by lineage; access and filters."""
 
 import math
 from collections import Counter
@@ -24,264 +24,281 @@ from spolia.testing.stores.fixtures import (
     SPARSE,
     Contract,
     Entry,
-    embed,
-    entries,
-    fill,
-    found_by,
-    put,
-    refused,
-    weighed,
+    embed_missing,
+    expect_error,
+    fill_store,
+    make_entries,
+    put_entry,
+    readable_ids,
+    weigh_words,
 )
 
 K1, B = 1.2, 0.75
-HOW = [(who, filter) for who in ASKERS for filter in FILTERS]
+RESTRICTIONS = [(who, filter) for who in ASKERS for filter in FILTERS]
 
 
-class Searching(Contract):
+class SearchContract(Contract):
     def test_access_and_filters_let_be_found_what_their_definition_says(self, tmp_path: Path) -> None:
-        shelf = entries()
+        shelf = make_entries()
         with self.store(tmp_path, shelf) as corpus:
             snapshot = corpus.snapshot()
             for group in ("line", "word"):
-                for who, filter in HOW:
-                    allowed = snapshot.allowed(group, who, filter)
+                for principals, filter in RESTRICTIONS:
+                    allowed = snapshot.allowed(group, principals, filter)
                     keys = allowed.keys[allowed.positions()].tolist()
                     ids = {node.id for node in snapshot.nodes(keys, ALL)}
-                    assert ids == found_by(shelf, group, who, filter), (who, filter)
+                    assert ids == readable_ids(shelf, group, principals, filter), (principals, filter)
                     assert len(keys) == len(ids)
 
     def test_words_are_found_by_bm25(self, tmp_path: Path) -> None:
-        with self.store(tmp_path, shelf := entries()) as corpus:
+        with self.store(tmp_path, shelf := make_entries()) as corpus:
             snapshot = corpus.snapshot()
             for text in (*QUESTIONS, "", "?!"):
-                for who, filter in HOW:
-                    right = _bm25(snapshot, text, who)
-                    may = found_by(shelf, "line", who, filter)
+                for principals, filter in RESTRICTIONS:
+                    expected = _bm25_scores(snapshot, text, principals)
+                    readable = readable_ids(shelf, "line", principals, filter)
                     for top_k in (0, 1, 5, 500):
-                        found = snapshot.search("line", text, top_k, who, filter)
-                        hits = snapshot.hits(found, who)
+                        pairs = snapshot.search("line", text, top_k, principals, filter)
+                        hits = snapshot.hits(pairs, principals)
                         assert list(hits) == sorted(hits, key=lambda hit: (-hit.score, hit.node.id)), "not in order"
-                        got = {hit.node.id: hit.score for hit in hits}
-                        assert len(got) == len(found) == min(top_k, len(may & right.keys()))
-                        assert all(id in may and abs(score - right[id]) < 1e-4 for id, score in got.items())
-                        left = [score for id, score in right.items() if id in may and id not in got]
-                        assert not (got and left) or min(got.values()) > max(left) - 1e-4
-                every = snapshot.hits(snapshot.search("line", text, 500, ALL, require_all=True), ALL)
-                assert all(set(text.split()) - {"the", "of"} <= set(hit.node.text.split()) for hit in every)
+                        scores = {hit.node.id: hit.score for hit in hits}
+                        assert len(scores) == len(pairs) == min(top_k, len(readable & expected.keys()))
+                        assert all(id in readable and abs(score - expected[id]) < 1e-4 for id, score in scores.items())
+                        missed = [score for id, score in expected.items() if id in readable and id not in scores]
+                        assert not (scores and missed) or min(scores.values()) > max(missed) - 1e-4
+                full_matches = snapshot.hits(snapshot.search("line", text, 500, ALL, require_all=True), ALL)
+                assert all(set(text.split()) - {"the", "of"} <= set(hit.node.text.split()) for hit in full_matches)
 
     def test_scores_tell_nothing_of_what_is_gone(self, tmp_path: Path) -> None:
-        more, other = entries(60), [entry.but(uri=f"other {entry.uri}") for entry in entries(30, version=1)]
-        with self.store(tmp_path / "fresh", shelf := entries()) as fresh, self.store(tmp_path / "old", more) as old:
-            expected = [_scored(fresh, text) for text in QUESTIONS]
-            for history in (other, shelf, more, shelf):
-                fill(old, history)
-            assert [_scored(old, text) for text in QUESTIONS] == expected
+        more, unrelated = (
+            make_entries(60),
+            [entry.but(uri=f"other {entry.uri}") for entry in make_entries(30, version=1)],
+        )
+        with (
+            self.store(tmp_path / "fresh", shelf := make_entries()) as fresh,
+            self.store(tmp_path / "old", more) as old,
+        ):
+            expected = [_search_scores(fresh, text) for text in QUESTIONS]
+            for history in (unrelated, shelf, more, shelf):
+                fill_store(old, history)
+            assert [_search_scores(old, text) for text in QUESTIONS] == expected
 
     def test_vectors_are_found_as_by_comparing_every_one(self, tmp_path: Path) -> None:
-        shelf, queries = entries(), DENSE.embed(QUESTIONS, kind="query")
+        shelf, queries = make_entries(), DENSE.embed(QUESTIONS, kind="query")
         for metric in ("cosine", "dot", "euclidean"):
             with self.store(tmp_path / metric) as corpus:
-                snapshot = fill(corpus, shelf, metric).snapshot()
-                for who, filter in HOW:
-                    allowed = snapshot.allowed("line", who, filter)
+                snapshot = fill_store(corpus, shelf, metric).snapshot()
+                for principals, filter in RESTRICTIONS:
+                    allowed = snapshot.allowed("line", principals, filter)
                     keys = allowed.keys[allowed.positions()].tolist()
-                    given = DENSE.embed([node.indexed_text for node in snapshot.nodes(keys, ALL)], kind="passage")
-                    assert (snapshot.vectors("line", DENSE.name, allowed) == given).all(), "not as they were given"
+                    vectors = DENSE.embed([node.indexed_text for node in snapshot.nodes(keys, ALL)], kind="passage")
+                    assert (snapshot.vectors("line", DENSE.name, allowed) == vectors).all(), "not as they were given"
                     for top_k in (1, 7, 500):
-                        rows = snapshot.nearest_batch("line", DENSE.name, queries, top_k, who, filter)
+                        rows = snapshot.nearest_batch("line", DENSE.name, queries, top_k, principals, filter)
                         for query, row in zip(queries.astype(np.float64), rows, strict=True):
-                            _compare(snapshot, row, keys, _scores(metric, query, given.astype(np.float64)), top_k)
+                            _check_hits(
+                                snapshot, row, keys, _vector_scores(metric, query, vectors.astype(np.float64)), top_k
+                            )
 
     def test_sparse_vectors_are_found_by_their_products(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as corpus:
-            snapshot = fill(corpus, entries(), sparse=True).snapshot()
-            queries = [_row(text) for text in QUESTIONS]
-            for who, filter in HOW:
-                allowed = snapshot.allowed("line", who, filter)
+            snapshot = fill_store(corpus, make_entries(), sparse=True).snapshot()
+            queries = [_sparse_row(text) for text in QUESTIONS]
+            for principals, filter in RESTRICTIONS:
+                allowed = snapshot.allowed("line", principals, filter)
                 keys = allowed.keys[allowed.positions()].tolist()
-                rows = [_row(node.indexed_text) for node in snapshot.nodes(keys, ALL)]
-                found = snapshot.nearest_sparse("line", SPARSE, weighed(QUESTIONS), 7, who, filter)
-                for query, got in zip(queries, found, strict=True):
+                rows = [_sparse_row(node.indexed_text) for node in snapshot.nodes(keys, ALL)]
+                results = snapshot.nearest_sparse("line", SPARSE, weigh_words(QUESTIONS), 7, principals, filter)
+                for query, pairs in zip(queries, results, strict=True):
                     scores = [sum(weight * row.get(term, 0.0) for term, weight in query.items()) for row in rows]
-                    held = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
-                    _compare(snapshot, got, [key for key, _ in held], [score for _, score in held], 7)
+                    positive = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
+                    _check_hits(snapshot, pairs, [key for key, _ in positive], [score for _, score in positive], 7)
 
     def test_other_vectors_of_texts_hold_with_the_next_publication(self, tmp_path: Path) -> None:
         changed = ["stone", "bridge"]
         with self.store(tmp_path) as corpus:
-            before = fill(corpus, entries(), sparse=True).snapshot()
-            allowed = before.allowed("line", ALL, None)
+            earlier = fill_store(corpus, make_entries(), sparse=True).snapshot()
+            allowed = earlier.allowed("line", ALL, None)
             keys = allowed.keys[allowed.positions()].tolist()
-            texts = [node.indexed_text for node in before.nodes(keys, ALL)]
-            some = [text for text in dict.fromkeys(texts) if any(word in text for word in changed)]
-            expected = ["other " + text if text in some else text for text in texts]
-            hashes, new = [hash_of(text) for text in some], ["other " + text for text in some]
-            half = len(some) // 2
+            texts = [node.indexed_text for node in earlier.nodes(keys, ALL)]
+            replaced = [text for text in dict.fromkeys(texts) if any(word in text for word in changed)]
+            expected = ["other " + text if text in replaced else text for text in texts]
+            hashes, new = [hash_of(text) for text in replaced], ["other " + text for text in replaced]
+            half = len(replaced) // 2
             parts = [DENSE.embed(part, kind="passage") for part in (new[:half], new[half:])]
 
             def replace(*parts: Any) -> None:
                 with corpus.writer() as writer:
-                    writer.replace_vectors(SPARSE, hashes, [weighed(new)])
+                    writer.replace_vectors(SPARSE, hashes, [weigh_words(new)])
                     writer.replace_vectors(DENSE.name, hashes, parts)
 
             for wrong in (parts[0][:, 1:], 2 * parts[0]):
-                refused(StoreError, partial(replace, wrong, parts[1]))
-            assert corpus.latest().generation == before.generation
+                expect_error(StoreError, partial(replace, wrong, parts[1]))
+            assert corpus.latest().generation == earlier.generation
             replace(*parts)
             for round in ("inherited", "opened"):
                 snapshot = corpus.latest()
-                found = snapshot.vectors("line", DENSE.name, snapshot.allowed("line", ALL, None))
-                assert (found == DENSE.embed(expected, kind="passage")).all(), round
+                vectors = snapshot.vectors("line", DENSE.name, snapshot.allowed("line", ALL, None))
+                assert (vectors == DENSE.embed(expected, kind="passage")).all(), round
                 for row, text in zip(
-                    snapshot.nearest_sparse("line", SPARSE, weighed(changed), 500, ALL), changed, strict=True
+                    snapshot.nearest_sparse("line", SPARSE, weigh_words(changed), 500, ALL), changed, strict=True
                 ):
                     scores = [
-                        sum(weight * _row(of).get(term, 0.0) for term, weight in _row(text).items()) for of in expected
+                        sum(
+                            weight * _sparse_row(expected_text).get(term, 0.0)
+                            for term, weight in _sparse_row(text).items()
+                        )
+                        for expected_text in expected
                     ]
-                    held = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
-                    _compare(snapshot, row, [key for key, _ in held], [score for _, score in held], 500)
+                    positive = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
+                    _check_hits(snapshot, row, [key for key, _ in positive], [score for _, score in positive], 500)
                 assert snapshot.check(deep=True) == []
                 forget(corpus.backend)
 
     def test_nothing_is_handed_out_to_who_may_not_read_it(self, tmp_path: Path) -> None:
-        shelf = entries()
+        shelf = make_entries()
         with self.store(tmp_path, shelf) as corpus:
             snapshot = corpus.snapshot()
-            for who in ASKERS:
-                documents = {entry.id for entry in shelf if not entry.readers or who & set(entry.readers)}
-                assert {one.id for one in snapshot.documents(who)} == documents
+            for principals in ASKERS:
+                documents = {entry.id for entry in shelf if not entry.readers or principals & set(entry.readers)}
+                assert {document.id for document in snapshot.documents(principals)} == documents
                 for id in {entry.id for entry in shelf} - documents:
-                    refused(StoreError, partial(snapshot.document, id, who))
+                    expect_error(StoreError, partial(snapshot.document, id, principals))
                 for group in ("line", "word"):
-                    self._nodes(snapshot, shelf, group, who)
+                    self._check_nodes(snapshot, shelf, group, principals)
 
-    def _nodes(self, snapshot: Snapshot, shelf: list[Entry], group: str, who: frozenset[str]) -> None:
-        may, every = found_by(shelf, group, who), list(snapshot.all_nodes(group, ALL))
+    def _check_nodes(self, snapshot: Snapshot, shelf: list[Entry], group: str, principals: frozenset[str]) -> None:
+        readable, nodes = readable_ids(shelf, group, principals), list(snapshot.all_nodes(group, ALL))
         keys = snapshot.allowed(group, ALL).keys.tolist()
-        assert {node.id for node in snapshot.all_nodes(group, who)} == may
-        assert {node.id for node in snapshot.nodes(keys, who)} == may
-        assert {hit.node.id for hit in snapshot.hits([(key, 1.0) for key in keys], who)} == may
-        for node in every:
-            if node.id in may:
-                assert snapshot.node(node.id, who) == node
+        assert {node.id for node in snapshot.all_nodes(group, principals)} == readable
+        assert {node.id for node in snapshot.nodes(keys, principals)} == readable
+        assert {hit.node.id for hit in snapshot.hits([(key, 1.0) for key in keys], principals)} == readable
+        for node in nodes:
+            if node.id in readable:
+                assert snapshot.node(node.id, principals) == node
             else:
-                refused(StoreError, partial(snapshot.node, node.id, who))
-        parents = [node.parent for node in every]
-        assert {node.id for node in children(snapshot, parents, group, who)} == may
+                expect_error(StoreError, partial(snapshot.node, node.id, principals))
+        parents = [node.parent for node in nodes]
+        assert {node.id for node in children(snapshot, parents, group, principals)} == readable
         for entry in shelf:
-            assert {one.id for one in snapshot.numbered_nodes(entry.id, group, 0, 99, who)} == {
-                id for id in may if id.startswith(f"{entry.id}:")
+            assert {line.id for line in snapshot.numbered_nodes(entry.id, group, 0, 99, principals)} == {
+                id for id in readable if id.startswith(f"{entry.id}:")
             }
 
     def test_lineage_leads_up_and_down(self, tmp_path: Path) -> None:
-        shelf = entries(4)
+        shelf = make_entries(4)
         with self.store(tmp_path, shelf) as corpus:
             snapshot = corpus.snapshot()
             words = list(snapshot.all_nodes("word", ALL))
             lines = {node.id: node for node in snapshot.all_nodes("line", ALL)}
             assert parents(snapshot, words, ALL) == {word.parent: lines[word.parent] for word in words}
-            assert [one.id for one in ancestors(snapshot, words, "document", ALL) if one] == [w.document for w in words]
-            below = descendants(snapshot, list(lines.values()), "word", ALL)
-            assert [[one.text for one in row] for row in below] == [line.text.split() for line in lines.values()]
+            assert [relative.id for relative in ancestors(snapshot, words, "document", ALL) if relative] == [
+                w.document for w in words
+            ]
+            rows = descendants(snapshot, list(lines.values()), "word", ALL)
+            assert [[relative.text for relative in row] for row in rows] == [
+                line.text.split() for line in lines.values()
+            ]
 
     def test_another_reader_list_holds_with_the_next_publication_and_embeds_nothing(self, tmp_path: Path) -> None:
-        with self.store(tmp_path, shelf := entries(12)) as corpus:
-            before = corpus.snapshot()
+        with self.store(tmp_path, shelf := make_entries(12)) as corpus:
+            earlier = corpus.snapshot()
             with corpus.writer() as writer:
                 for document in list(writer.documents()):
                     writer.set_readers(document, ("eve",))
-                assert embed(writer) == 0
-            after = corpus.snapshot()
-            assert {one.readers for one in after.documents(frozenset({"eve"}))} == {("eve",)}
-            assert list(after.documents(ALL)) == []
+                assert embed_missing(writer) == 0
+            later = corpus.snapshot()
+            assert {document_row.readers for document_row in later.documents(frozenset({"eve"}))} == {("eve",)}
+            assert list(later.documents(ALL)) == []
             own = {f"{entry.id}:1" for entry in shelf if entry.first}
-            assert {node.id for node in after.all_nodes("line", ALL)} == own, "what has a list of its own keeps it"
-            assert list(before.documents(ALL)) == [], "a revoked reader reads no more, even from a pinned snapshot"
-            assert len(list(before.documents(ALL | {"eve"}))) == 12
-            assert after.check() == []
+            assert {node.id for node in later.all_nodes("line", ALL)} == own, "what has a list of its own keeps it"
+            assert list(earlier.documents(ALL)) == [], "a revoked reader reads no more, even from a pinned snapshot"
+            assert len(list(earlier.documents(ALL | {"eve"}))) == 12
+            assert later.check() == []
 
     def test_what_cannot_be_asked_is_refused(self, tmp_path: Path) -> None:
-        with self.store(tmp_path, entries(3)) as corpus:
-            snapshot, who = corpus.snapshot(), frozenset[str]()
-            assert "line" in refused(StoreError, lambda: snapshot.search("lines", "stone", 1, who))
-            refused(FilterError, lambda: snapshot.search("line", "stone", 1, who, where(colour="red")))
-            refused(FilterError, lambda: snapshot.search("line", "stone", 1, who, where(year="2020")))
+        with self.store(tmp_path, make_entries(3)) as corpus:
+            snapshot, principals = corpus.snapshot(), frozenset[str]()
+            assert "line" in expect_error(StoreError, lambda: snapshot.search("lines", "stone", 1, principals))
+            expect_error(FilterError, lambda: snapshot.search("line", "stone", 1, principals, where(colour="red")))
+            expect_error(FilterError, lambda: snapshot.search("line", "stone", 1, principals, where(year="2020")))
             for wrong in (np.ones(3, np.float32), np.full(DENSE.dimension, np.nan, np.float32)):
-                refused(StoreError, partial(snapshot.nearest, "line", DENSE.name, wrong, 1, who))
-            refused(StoreError, lambda: snapshot.nearest("line", "other", np.ones(8, np.float32), 1, who))
+                expect_error(StoreError, partial(snapshot.nearest, "line", DENSE.name, wrong, 1, principals))
+            expect_error(StoreError, lambda: snapshot.nearest("line", "other", np.ones(8, np.float32), 1, principals))
 
     def test_vectors_that_cannot_be_are_refused_and_nothing_is_kept_of_them(self, tmp_path: Path) -> None:
         size = DENSE.dimension
         unit = np.eye(2, size, dtype=np.float32)
         wrong = (2 * unit, np.full((2, size), np.nan, np.float32), unit[:1], np.eye(2, size + 1, dtype=np.float32))
-        with self.store(tmp_path, entries(3)) as corpus:
+        with self.store(tmp_path, make_entries(3)) as corpus:
 
             def write(vectors: Any) -> None:
                 with corpus.writer() as writer:
-                    put(writer, Entry("new.txt", "one zeppelin\nand another"))
+                    put_entry(writer, Entry("new.txt", "one zeppelin\nand another"))
                     lacking = [hash for hash, _ in writer.unembedded("line", DENSE.name)]
                     writer.add_vectors(DENSE.name, lacking, vectors)
 
             for vectors in wrong:
-                refused(StoreError, partial(write, vectors))
+                expect_error(StoreError, partial(write, vectors))
             assert corpus.snapshot().generation == 1
             with corpus.writer() as writer:
-                put(writer, Entry("new.txt", "one zeppelin\nand another"))
-                assert embed(writer) == 2
+                put_entry(writer, Entry("new.txt", "one zeppelin\nand another"))
+                assert embed_missing(writer) == 2
 
     def test_the_first_vectors_have_as_many_numbers_as_the_manifest_states(self, tmp_path: Path) -> None:
         def write(width: int) -> None:
             with corpus.writer() as writer:
-                put(writer, Entry("new.txt", "one zeppelin"))
+                put_entry(writer, Entry("new.txt", "one zeppelin"))
                 lacking = [hash for hash, _ in writer.unembedded("line", DENSE.name)]
                 writer.add_vectors(DENSE.name, lacking, np.eye(1, width, dtype=np.float32))
 
         with self.store(tmp_path, []) as corpus:
-            refused(StoreError, partial(write, DENSE.dimension - 1))
+            expect_error(StoreError, partial(write, DENSE.dimension - 1))
             write(DENSE.dimension)
             assert corpus.snapshot().check() == []
 
 
-def _scored(corpus: Corpus, text: str) -> list[tuple[str, float]]:
+def _search_scores(corpus: Corpus, text: str) -> list[tuple[str, float]]:
     snapshot = corpus.snapshot()
     return [(hit.node.id, hit.score) for hit in snapshot.hits(snapshot.search("line", text, 500, ALL), ALL)]
 
 
-def _bm25(snapshot: Snapshot, text: str, who: frozenset[str]) -> dict[str, float]:
-    """Okapi BM25, by its formula, of every line that they may read and that shares a term, as if no others were."""
+def _bm25_scores(snapshot: Snapshot, text: str, principals: frozenset[str]) -> dict[str, float]:
+    """Compute Okapi BM25, by its formula, of every line that the principals may read and that shares a term, as if no
+    other lines existed."""
     analyzer = snapshot.manifest("line").analyzer
-    nodes = {node.id: Counter(analyzer.terms(node.indexed_text)) for node in snapshot.all_nodes("line", who)}
+    nodes = {node.id: Counter(analyzer.terms(node.indexed_text)) for node in snapshot.all_nodes("line", principals)}
     mean = sum(terms.total() for terms in nodes.values()) / max(1, len(nodes))
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for term, repeated in Counter(analyzer.terms(text)).items():
         holding = [id for id, terms in nodes.items() if term in terms]
         idf = math.log(1 + (len(nodes) - len(holding) + 0.5) / (len(holding) + 0.5))
         for id in holding:
             tf, length = nodes[id][term], nodes[id].total()
             score = idf * tf * (K1 + 1) / (tf + K1 * (1 - B + B * length / mean))
-            found[id] = found.get(id, 0.0) + repeated * score
-    return found
+            scores[id] = scores.get(id, 0.0) + repeated * score
+    return scores
 
 
-def _scores(metric: str, query: Any, vectors: Any) -> list[float]:
+def _vector_scores(metric: str, query: Any, vectors: Any) -> list[float]:
     if metric == "euclidean":
         return [float(-np.linalg.norm(vector - query)) for vector in vectors]
     return [float(vector @ query) for vector in vectors]  # of length 1
 
 
-def _row(text: str) -> dict[int, float]:
-    rows = weighed([text])
+def _sparse_row(text: str) -> dict[int, float]:
+    rows = weigh_words([text])
     return dict(zip(rows.terms.tolist(), rows.weights.tolist(), strict=True))
 
 
-def _compare(
-    snapshot: Snapshot, found: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int
+def _check_hits(
+    snapshot: Snapshot, pairs: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int
 ) -> None:
     ids = snapshot.ids(keys)
-    right = sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], ids[hit[0]]))
-    assert found == sorted(found, key=lambda hit: (-hit[1], ids[hit[0]])), "not in order"
-    assert len(found) == min(top_k, len(right))
-    for (_, score), (_, wanted) in zip(found, right, strict=False):
-        assert abs(score - wanted) < 1e-5, f"{score} in place of {wanted}"
-    known = dict(right)
-    assert all(abs(known[key] - score) < 1e-5 for key, score in found), "a score of another node"
+    expected = sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], ids[hit[0]]))
+    assert pairs == sorted(pairs, key=lambda hit: (-hit[1], ids[hit[0]])), "not in order"
+    assert len(pairs) == min(top_k, len(expected))
+    for (_, score), (_, expected_score) in zip(pairs, expected, strict=False):
+        assert abs(score - expected_score) < 1e-5, f"{score} in place of {expected_score}"
+    score_of = dict(expected)
+    assert all(abs(score_of[key] - score) < 1e-5 for key, score in pairs), "a score of another node"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from spolia.core.type_compatibility import lacking
+from spolia.core.type_compatibility import missing_members
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import AnswerMeasure
 from spolia.evaluation.measures.rank_measures import harmonic_mean
@@ -76,7 +76,7 @@ class BERTScore(AnswerMeasure):
     notation: ClassVar[str] = "BERTScore"
 
     def __post_init__(self) -> None:
-        if lacks := lacking(self.embedder, TokenEmbedder):
+        if lacks := missing_members(self.embedder, TokenEmbedder):
             raise MeasureError(
                 f"{self.embedder!r:.80} is not a token embedder: it lacks {', '.join(lacks)}. Give BERTScore a "
                 "LocalTokenEmbedder, or an object of your own with these."

@@ -113,8 +113,8 @@ class VisiblePage:
         shown."""
         places = _sane_places(np.asarray(sides, dtype=float).T)
         (x, other_x), (y, other_y) = self._rotate(places[0::2], places[1::2])
-        shown = np.minimum(x, other_x), np.minimum(y, other_y), np.maximum(x, other_x), np.maximum(y, other_y)
-        return np.array(shown).T
+        visible = np.minimum(x, other_x), np.minimum(y, other_y), np.maximum(x, other_x), np.maximum(y, other_y)
+        return np.array(visible).T
 
     def points(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Convert arrays of the file's coordinates."""
@@ -195,7 +195,7 @@ _FONT_NAME = c_ulong(200)
 
 def _fields(row: Any) -> Iterator[Any]:
     """Repeat references to the fields of an array, for calls that write each."""
-    return (repeat(byref(row, at * sizeof(row._type_))) for at in range(len(row)))
+    return (repeat(byref(row, index * sizeof(row._type_))) for index in range(len(row)))
 
 
 def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, Any, Any]:
@@ -205,10 +205,10 @@ def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, A
     starts, lengths = zip(*spans, strict=True) if spans else ((), ())
     page, row = text_page.raw, (c_double * 4)()
     # PDFium keeps the rectangles of the last stretch only: the next is counted when those before it have been read.
-    rising, kept = tee(map(_count, repeat(page), starts, lengths))
+    rising, counted = tee(map(_count, repeat(page), starts, lengths))
     calls = map(_rectangle, repeat(page), chain.from_iterable(map(range, rising)), *_fields(row))
     sides = np.frombuffer(b"".join([bytes(row) for _ in calls])).reshape(-1, 4)
-    counts = np.maximum(np.fromiter(kept, np.intp, len(spans)), 0)
+    counts = np.maximum(np.fromiter(counted, np.intp, len(spans)), 0)
     bounds = np.zeros((len(spans), 4))
     placed = counts > 0
     if len(sides):
@@ -258,20 +258,20 @@ class PageObjects:
         return cls(map(_object, repeat(page.raw), range(raw.FPDFPage_CountObjects(page.raw))))
 
     @classmethod
-    def of_form(cls, form: int, most: int) -> "PageObjects":
-        """Return `most` objects of a form."""
-        return cls(map(_form_object, repeat(form), range(min(_form_count(form), most))))
+    def of_form(cls, form: int, limit: int) -> "PageObjects":
+        """Return the first objects of a form, `limit` at most."""
+        return cls(map(_form_object, repeat(form), range(min(_form_count(form), limit))))
 
-    def of_kind(self, kind: int, most: int) -> list[int]:
-        """Return those of the first `most` objects that are of a kind, as PDFium numbers it."""
-        return [self._addresses[at] for at in (self._kinds[:most] == kind).nonzero()[0].tolist()]
+    def of_kind(self, kind: int, limit: int) -> list[int]:
+        """Return those of the first `limit` objects that are of a kind, as PDFium numbers it."""
+        return [self._addresses[index] for index in (self._kinds[:limit] == kind).nonzero()[0].tolist()]
 
 
 def matrices(handles: Sequence[int]) -> Any:
     """Return the matrices from the coordinates of objects to those of what they are part of: n × 6."""
     row = (c_float * 6)()
     no_change = bytes((c_float * 6)(1, 0, 0, 1, 0, 0))
-    rows = [bytes(row) if known else no_change for known in map(_get_matrix, handles, repeat(byref(row)))]
+    rows = [bytes(row) if has_matrix else no_change for has_matrix in map(_get_matrix, handles, repeat(byref(row)))]
     return np.frombuffer(b"".join(rows), np.float32).reshape(-1, 6).astype(float)
 
 
@@ -337,15 +337,17 @@ def stored_points(paths: Sequence[int], counts: Sequence[int]) -> Any:
 
 @cache
 def points_are_stored() -> bool:
-    """Whether this build of PDFium keeps points as `stored_points` reads them: tried with a path whose points are
-    known."""
+    """Return whether this build of PDFium keeps points as `stored_points` reads them: tried with a path whose points
+    are known."""
     path = raw.FPDFPageObj_CreateNewPath(1.0, 2.0)
     try:
         raw.FPDFPath_LineTo(path, 3.0, 4.0)
         raw.FPDFPath_BezierTo(path, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
         raw.FPDFPath_Close(path)
-        called, stored = (ask([cast(path, c_void_p).value or 0], [5]) for ask in (called_points, stored_points))
-        return all((called[name] == stored[name]).all() for name in ("place", "kind", "closes"))
+        from_calls, from_memory = (
+            ask([cast(path, c_void_p).value or 0], [5]) for ask in (called_points, stored_points)
+        )
+        return all((from_calls[name] == from_memory[name]).all() for name in ("place", "kind", "closes"))
     finally:
         raw.FPDFPageObj_Destroy(path)
 

@@ -277,8 +277,8 @@ def _insert_tables(lines: list[PageLine], tables: list[PageTable], letters: Lett
         span = slice(start, end)
         for owner, run in _runs(owners[span], letters[span]):
             if owner < 0:
-                at, end = run.numbers[[0, -1]].tolist()
-                yield PageLine(write_letters(run.numbers, text), run.area, at, end + 1, line.size, line.bold)
+                first, end = run.numbers[[0, -1]].tolist()
+                yield PageLine(write_letters(run.numbers, text), run.area, first, end + 1, line.size, line.bold)
             elif owner not in inserted:
                 inserted.add(owner)
                 table = tables[owner]
