@@ -694,7 +694,8 @@ def contradictions(store: Kept, bench: Bench, retriever: str, questions: int) ->
         results.append({
             "preferred": preferred, "n": len(items),
             **{f"answers of {name}": _rounded(interval(scores).json()) for name, scores in says.items()},
-            **{f"shown, {name}": round(mean([entry[f"shown, {name}"] for entry in asked_questions]), 2) for name in SOURCES},
+            **{f"shown, {name}": round(mean([row[f"shown, {name}"] for row in asked_questions]), 2)
+               for name in SOURCES},
         })  # fmt: skip
     return results
 

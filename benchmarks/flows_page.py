@@ -173,8 +173,8 @@ def _exposure(result: Mapping[str, Any]) -> Iterable[str]:
         enough = [row for row in enough if row["profile"] == profile]
         shown_count, asked_count = (sum(row[text] for row in enough) for text in ("questions with web shown", "n"))
         yield (
-            f"Where the local half suffices, PrefRAG showed the web in {shown_count} of {asked_count} questions with the {profile} "
-            "reader, all retrievers together."
+            f"Where the local half suffices, PrefRAG showed the web in {shown_count} of {asked_count} questions with "
+            f"the {profile} reader, all retrievers together."
         )
     yield ""
     yield from _table(heads, rows)

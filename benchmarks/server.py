@@ -381,7 +381,7 @@ def streaming(folder: Path) -> dict[str, Any]:
     beyond = median(item - other_value for item, other_value in zip(served, alone, strict=True))
     return {
         "streams": len(answers), "lost or mixed up": sum(not whole for whole, _ in answers),
-        "first word after the model's, ms": {f"p{index}": delays[len(delays) * index // 100] * 1e3 for index in (50, 95)},
+        "first word after the model's, ms": {f"p{rank}": delays[len(delays) * rank // 100] * 1e3 for rank in (50, 95)},
         "cpu_ms of a stream": {"served": median(served), "flow alone": median(alone), "beyond the flow": beyond},
         "megabytes": {"warm idle": idle, "most": value},
         "stopped after the client left": len(stopped),

@@ -113,54 +113,54 @@ class Surroundings:
         return f"<p>© 2026 Example Media. All rights reserved.</p><ul>{self.links(5)}</ul>"
 
 
-def semantic(article: Article, surroundings: Surroundings) -> str:
+def semantic(article: Article, frame: Surroundings) -> str:
     return (
-        f"{surroundings.cookies()}<header><a href='/'>Example</a><nav>{surroundings.menu()}</nav></header><main><article>"
-        f"<h1>{article.title}</h1>{article.html}</article></main><aside>{surroundings.teasers()}</aside>"
-        f"<footer>{surroundings.imprint()}</footer>"
+        f"{frame.cookies()}<header><a href='/'>Example</a><nav>{frame.menu()}</nav></header><main><article>"
+        f"<h1>{article.title}</h1>{article.html}</article></main><aside>{frame.teasers()}</aside>"
+        f"<footer>{frame.imprint()}</footer>"
     )
 
 
-def divisions(article: Article, surroundings: Surroundings) -> str:
+def divisions(article: Article, frame: Surroundings) -> str:
     return (
-        f'<div id="wrap"><div class="header"><div class="menu">{surroundings.menu()}</div></div><div class="sidebar">'
-        f'{surroundings.teasers()}{surroundings.newsletter()}</div><div class="content"><h1>{article.title}</h1>{surroundings.sharing()}'
-        f'<div class="text">{article.html}</div></div><div class="footer">{surroundings.imprint()}</div></div>'
-        f"{surroundings.cookies()}"
+        f'<div id="wrap"><div class="header"><div class="menu">{frame.menu()}</div></div><div class="sidebar">'
+        f'{frame.teasers()}{frame.newsletter()}</div><div class="content"><h1>{article.title}</h1>{frame.sharing()}'
+        f'<div class="text">{article.html}</div></div><div class="footer">{frame.imprint()}</div></div>'
+        f"{frame.cookies()}"
     )
 
 
-def layout_table(article: Article, surroundings: Surroundings) -> str:
+def layout_table(article: Article, frame: Surroundings) -> str:
     return (
-        f"<table width='100%'><tr><td colspan=2>{surroundings.menu()}</td></tr><tr><td width=160>{surroundings.menu()}</td>"
-        f"<td><h1>{article.title}</h1>{article.html}</td></tr><tr><td colspan=2>{surroundings.imprint()}</td></tr></table>"
+        f"<table width='100%'><tr><td colspan=2>{frame.menu()}</td></tr><tr><td width=160>{frame.menu()}</td>"
+        f"<td><h1>{article.title}</h1>{article.html}</td></tr><tr><td colspan=2>{frame.imprint()}</td></tr></table>"
     )
 
 
-def blog(article: Article, surroundings: Surroundings) -> str:
+def blog(article: Article, frame: Surroundings) -> str:
     return (
-        f'<div class="site-header"><a href="/">Example</a>{surroundings.menu()}</div><div class="post hentry">'
-        f'<h1 class="entry-title">{article.title}</h1><div class="entry-content">{article.html}</div>{surroundings.sharing()}'
-        f'</div>{surroundings.comments()}<div class="widget-area"><h3>Archive</h3>{surroundings.menu()}</div>'
-        f'<div class="site-footer">{surroundings.imprint()}</div>{surroundings.cookies()}'
+        f'<div class="site-header"><a href="/">Example</a>{frame.menu()}</div><div class="post hentry">'
+        f'<h1 class="entry-title">{article.title}</h1><div class="entry-content">{article.html}</div>{frame.sharing()}'
+        f'</div>{frame.comments()}<div class="widget-area"><h3>Archive</h3>{frame.menu()}</div>'
+        f'<div class="site-footer">{frame.imprint()}</div>{frame.cookies()}'
     )
 
 
-def news(article: Article, surroundings: Surroundings) -> str:
+def news(article: Article, frame: Surroundings) -> str:
     return (
-        f"<header><nav>{surroundings.menu()}</nav></header>{surroundings.cookies()}<div class='page'><article class='story'>"
-        f"<h1>{article.title}</h1>{surroundings.sharing()}<div class='body'>{article.html}</div></article>"
-        f"{surroundings.newsletter()}{surroundings.teasers()}{surroundings.comments()}<div class='rail'>{surroundings.teasers()}</div></div>"
-        f"<footer>{surroundings.imprint()}</footer>"
+        f"<header><nav>{frame.menu()}</nav></header>{frame.cookies()}<div class='page'><article class='story'>"
+        f"<h1>{article.title}</h1>{frame.sharing()}<div class='body'>{article.html}</div></article>"
+        f"{frame.newsletter()}{frame.teasers()}{frame.comments()}<div class='rail'>{frame.teasers()}</div></div>"
+        f"<footer>{frame.imprint()}</footer>"
     )
 
 
-def manual(article: Article, surroundings: Surroundings) -> str:
+def manual(article: Article, frame: Surroundings) -> str:
     return (
-        f'<div class="toc sphinxsidebar" role="navigation"><h3>Contents</h3>{surroundings.menu()}{surroundings.menu()}</div>'
+        f'<div class="toc sphinxsidebar" role="navigation"><h3>Contents</h3>{frame.menu()}{frame.menu()}</div>'
         f'<div class="document"><div class="body" role="main"><h1>{article.title}</h1>{article.html}</div></div>'
         '<div class="prev-next"><a href="#">Back</a> <a href="#">Next</a></div>'
-        f'<div class="footer">{surroundings.imprint()}</div>'
+        f'<div class="footer">{frame.imprint()}</div>'
     )
 
 

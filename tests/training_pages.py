@@ -71,13 +71,14 @@ def classifiers() -> Iterator[str]:
     yield "| chains of CoRAG | EM | F1 | tokens (ATC) | saved | EM lost | accuracy | AUC | end after 1, 2, 3, 4, 5, 6 |"
     yield f"|---|{'---|' * 8}"
     for name, item in data["sets"].items():
-        for size, message in item["policies"].items():
-            lengths = ", ".join(str(message["chain_lengths"].get(str(index), 0)) for index in range(1, 7))
-            texts = (f"{message['accuracy']:.1f}", f"{message['AUC']:.3f}") if "AUC" in message else ("", "")
-            mean, low, high = (-item or 0.0 for item in message["EM_change"])
+        for size, figures in item["policies"].items():
+            lengths = ", ".join(str(figures["chain_lengths"].get(str(index), 0)) for index in range(1, 7))
+            texts = (f"{figures['accuracy']:.1f}", f"{figures['AUC']:.3f}") if "AUC" in figures else ("", "")
+            mean, low, high = (-item or 0.0 for item in figures["EM_change"])
             yield (
-                f"| {SETS[name]}, {size} | {message['EM']} | {message['F1']} | {message['ATC']:,} | "
-                f"{message['tokens_saved']:.1f} % | {mean:.1f} [{high:.1f}, {low:.1f}] | {' | '.join(texts)} | {lengths} |"
+                f"| {SETS[name]}, {size} | {figures['EM']} | {figures['F1']} | {figures['ATC']:,} | "
+                f"{figures['tokens_saved']:.1f} % | {mean:.1f} [{high:.1f}, {low:.1f}] | {' | '.join(texts)} "
+                f"| {lengths} |"
             )
     yield from _by_length(data)
     parts = read("training/classifiers")["parts"]
@@ -85,10 +86,10 @@ def classifiers() -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for name, item in parts.items():
         base = next(flow for flow in ("none", "several") if flow in item["flow"])
-        for size, message in item["sizes"].items():
-            mean, low, high = message["accuracy"]
+        for size, figures in item["sizes"].items():
+            mean, low, high = figures["accuracy"]
             ems = f"{item['flow'][f'trained, {size}']['EM']} | {item['flow'][base]['EM']} ({base})"
-            yield f"| {name} | {size} | {mean} [{low}, {high}] | {message['most_frequent_label']} | {ems} |"
+            yield f"| {name} | {size} | {mean} [{low}, {high}] | {figures['most_frequent_label']} | {ems} |"
 
 
 def _by_length(data: Any) -> Iterator[str]:
@@ -156,9 +157,9 @@ def encoders() -> Iterator[str]:
         yield "|---|---|---|---|---|---|"
         for name, item in data["kinds"].items():
             gain = item["gain"]
-            message = f"{gain['mean']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
+            change = f"{gain['mean']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
             ends = f"{item['before']:.2f} | {item['after']:.2f}"
-            yield f"| {name} | {item['method']} | {ends} | {message} | {item['questions_kept_apart']} |"
+            yield f"| {name} | {item['method']} | {ends} | {change} | {item['questions_kept_apart']} |"
 
 
 BOUNDS, OF = ("mean", "low", "high"), ("untrained", "trained", "difference")

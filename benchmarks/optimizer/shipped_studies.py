@@ -51,12 +51,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=SHIPPED)
     options = parser.parse_args()
     candidates = candidates_of()
-    study_records = [record for path in options.matrices for record in records(ScoreMatrix.load(path), candidates)]
-    text = ",\n".join(json.dumps(study_record.json(), separators=(",", ":")) for study_record in study_records)
+    studies = [study for path in options.matrices for study in records(ScoreMatrix.load(path), candidates)]
+    text = ",\n".join(json.dumps(study.json(), separators=(",", ":")) for study in studies)
     options.out.write_text(f"[\n{text}\n]\n", "utf-8")
-    print(
-        f"{options.out}: {', '.join(study_record.source for study_record in study_records)}, {options.out.stat().st_size:,} bytes"
-    )
+    print(f"{options.out}: {', '.join(study.source for study in studies)}, {options.out.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

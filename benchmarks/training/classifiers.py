@@ -275,7 +275,7 @@ def part(
 
         def build_trainer(reads: Embedder | None = reads) -> ClassifierTrainer:
             instance = make(reads)
-            vars(instance).update({name: entry for name, entry in vars(first).items() if name == "golden"})
+            vars(instance).update({name: entry for name, entry in vars(first).items() if name == "gold_flags"})
             return instance
 
         fold_result = folded(build_trainer, rows, here.items)

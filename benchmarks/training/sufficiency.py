@@ -202,10 +202,11 @@ def fine_tuned(items: Sequence[Item], chains: Sequence[SampledChain]) -> Any:
         trainer.step(index / trainer.steps)
     threshold = float(trainer.weights()["threshold"][0])
     seconds = time.process_time() - began
-    tested = [sampled_chain for sampled_chain in chains if own[sampled_chain.item] == 0]
-    return asked_of(tested, [trainer.probabilities(prefixes_of(sampled_chain)) for sampled_chain in tested], [threshold] * len(tested)) | {
-        "thresholds": [round(threshold, 3)], "steps": trainer.steps, "questions": len({sampled_chain.item for sampled_chain in tested}),
-        "none": judged(tested, [len(sampled_chain.exact) for sampled_chain in tested]), "training_cpu_s": round(seconds, 1),
+    tested = [chain for chain in chains if own[chain.item] == 0]
+    probabilities = [trainer.probabilities(prefixes_of(chain)) for chain in tested]
+    return asked_of(tested, probabilities, [threshold] * len(tested)) | {
+        "thresholds": [round(threshold, 3)], "steps": trainer.steps, "questions": len({chain.item for chain in tested}),
+        "none": judged(tested, [len(chain.exact) for chain in tested]), "training_cpu_s": round(seconds, 1),
     }  # fmt: skip
 
 

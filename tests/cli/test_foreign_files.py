@@ -280,7 +280,8 @@ def words(name: tuple[str, ...], command: Any, foreign_place: Place, inputs: dic
     new, search = foreign_place.folder / "new", "dense" if inputs.get("store") == foreign_place.theirs else "bm25"
     usual: dict[str, object] = {
         "QUESTION": "What causes the tide?", "FLOW": search, "SPACE": "bm25", "WHAT": "naive",
-        "DATA": foreign_place.data, "LABELS": foreign_place.data / "questions.jsonl", "SOURCE": foreign_place.folder, "STORE": foreign_place.store,
+        "DATA": foreign_place.data, "LABELS": foreign_place.data / "questions.jsonl",
+        "SOURCE": foreign_place.folder, "STORE": foreign_place.store,
         "DIR": new, "FILE": new, "PROJECT": new, "FOLDER": new, "TARGET": new, "URI": "tides.txt", "LIST": "EM",
         "NAME": {"add": "short", "drop": "short"}.get(name[-1], "chunk"), "KIND": "reward",
         "PART": "reader",

@@ -211,7 +211,7 @@ def test_a_failure_says_how_many_documents_have_new_vectors(
 ) -> None:
     monkeypatch.setattr(staging, "TEXTS_AT_ONCE", 1)
     served_replies = iter([ServedReply()])
-    monkeypatch.setattr(model, "next_for", lambda request: next(served_replies, ServedReply(dimension=12)))
+    monkeypatch.setattr(model, "next_reply", lambda request: next(served_replies, ServedReply(dimension=12)))
     (task, _) = documents.reparse(["b.md", "c.md"], "embed")
     documents.publish()
     assert "Documents embedded again: 1; the others keep their vectors." in states(documents, task)[0][1]

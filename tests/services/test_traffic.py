@@ -34,8 +34,8 @@ def traffic(random: Any, n: int, abstained: float = 0.05, slower: float = 1.0, s
     scores, seconds, tokens = random.normal(8, 2, n), slower * random.exponential(1, n), random.poisson(900, n)
     stops = np.where(random.random(n) < abstained, "abstained", "answered")
     return [
-        ServedAnswer(f"{start + index:012x}", start + index, "production", "v", "", "q", str(stops[index]), float(scores[index]),
-                     float(seconds[index]), False, 1, int(tokens[index]), 0.0, ())
+        ServedAnswer(f"{start + index:012x}", start + index, "production", "v", "", "q", str(stops[index]),
+                     float(scores[index]), float(seconds[index]), False, 1, int(tokens[index]), 0.0, ())
         for index in range(n)
     ]  # fmt: skip
 

@@ -258,7 +258,7 @@ def test_the_same_questions_give_the_same_weights_and_a_flow_that_runs(
     objects = {"llm": reader, "chunks": found_by.group}
     instance = (part(reader, found_by, *[found_by] * (part is EvaluatorTrainer)) for _ in range(2))
     entry, two = (
-        train(trainer, rest, tmp_path / name, kept_apart=separate_items, steps=40, named_objects=objects)
+        train(trainer, rest, tmp_path / name, kept_apart=separate_items, steps=40, objects=objects)
         for name, trainer in zip(("one", "two"), instance, strict=True)
     )
     assert entry.sha256 == two.sha256

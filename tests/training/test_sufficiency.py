@@ -209,7 +209,7 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     second_trainer = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)
     objects = {"llm": reader, "chunks": search.group}
     training, twice = (
-        train(entry, items, tmp_path / name, kept_apart=(), steps=80, named_objects=objects)
+        train(entry, items, tmp_path / name, kept_apart=(), steps=80, objects=objects)
         for entry, name in ((trainer, "one"), (second_trainer, "two"))
     )
     assert training.sha256 == twice.sha256

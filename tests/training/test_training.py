@@ -77,7 +77,7 @@ def items(world: DataSet) -> list[Item]:
 
 @pytest.fixture
 def done(passages: NodeGroup, items: list[Item], tmp_path: Path) -> Trained:
-    return train(Line(passages), items, tmp_path / "line", named_objects={"chunks": passages})
+    return train(Line(passages), items, tmp_path / "line", objects={"chunks": passages})
 
 
 @pytest.mark.slow
@@ -264,3 +264,17 @@ def test_two_trainings_into_one_folder_are_refused(passages: NodeGroup, items: l
 
     with pytest.raises(DataError, match="Another process trains into"):
         train(Nested(passages), items, tmp_path / "line")
+
+
+def test_former_names_of_arguments_are_accepted_with_a_warning(
+    passages: NodeGroup, items: list[Item], tmp_path: Path
+) -> None:
+    former: Any = train
+    with (
+        pytest.raises(DataError, match="loss"),
+        pytest.warns(
+            DeprecationWarning, match=r"train\((given|told)=…\) is train\((objects|on_progress)=…\) now"
+        ) as warned,
+    ):
+        former(Line(passages, loss=float("inf")), items, tmp_path / "line", given={}, told=lambda *step: None)
+    assert len(warned) == 2

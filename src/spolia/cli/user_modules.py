@@ -136,13 +136,13 @@ def load_module(place: str, option: str = "--known") -> ModuleType:
     except Exception as error:
         position = f" (in {place_of_error})" if (place_of_error := place_of(error)) else ""
         raise QueryError(
-            f"{option} {place} cannot be imported: {type(error).__name__}: {error}{position}. Write the path of a Python "
-            "file, or the name of a module that Python finds."
+            f"{option} {place} cannot be imported: {type(error).__name__}: {error}{position}. Write the path of a "
+            "Python file, or the name of a module that Python finds."
         ) from error
     if is_file and not (module.__file__ and path.samefile(module.__file__)):
         raise QueryError(
-            f"{option} {place}: Python has another module of the name {name}, {module.__file__ or 'built in'}. Give the "
-            "file a name of its own."
+            f"{option} {place}: Python has another module of the name {name}, {module.__file__ or 'built in'}. Give "
+            "the file a name of its own."
         )
     return module
 

@@ -130,7 +130,7 @@ def build_application(
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Count requests, answers, models, cached results, documents and callbacks, for Prometheus."""
+        """Return counts of requests, answers, models, cached results, documents and callbacks, for Prometheus."""
         text = await run_in_threadpool(generate_latest, service.metrics.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 

@@ -38,7 +38,7 @@ class AuditLog:
     ...     log = AuditLog(Path(folder) / FILE)
     ...     log.add(key="ann", method="POST", route="/v1/answer", flow="naive", status=200)
     ...     log.close()
-    ...     verified(Path(folder) / FILE)[0]
+    ...     verify_log(Path(folder) / FILE)[0]
     1
     """
 

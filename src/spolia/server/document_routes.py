@@ -210,7 +210,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             if paths:
                 added = documents.folders.files(paths, documents.readers)
                 documents.refuse_names(added, requester)  # they are added a hundred at a time
-                options: dict[str, Any] = {"metadata": fields, "callback": callback, "by": requester, "key": key}
+                options: dict[str, Any] = {"metadata": fields, "callback": callback, "requester": requester, "key": key}
                 readers_by_base = {
                     base: choose_readers(documents, holder, access, f"{base}/") for base in map(base_of, added)
                 }
@@ -249,7 +249,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         await run_in_threadpool(documents.refuse_names, [name], requester)  # before the body is read
         readers = await run_in_threadpool(choose_readers, documents, holder, access, name)
         options: dict[str, Any] = {"metadata": fields, "access": readers}
-        options |= {"by": requester, "key": key, "callback": callback}
+        options |= {"requester": requester, "key": key, "callback": callback}
         with SpooledTemporaryFile(MOST_IN_MEMORY) as file:
             upload = UploadFile(cast(BinaryIO, file))  # writes in a thread what is no longer in memory
             async for piece in request.stream():
@@ -262,7 +262,11 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Make documents again of the bytes that were sent, or their vectors."""
 
         def work() -> TaskList:
-            options: dict[str, Any] = {"by": require_writer(request.scope["holder"]), "key": key, "callback": callback}
+            options: dict[str, Any] = {
+                "requester": require_writer(request.scope["holder"]),
+                "key": key,
+                "callback": callback,
+            }
             return _load_task_list(documents, documents.reparse(body.names, body.how, **options))
 
         return JsonReply(await run_in_threadpool(work), 202)
@@ -273,7 +277,11 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         is there."""
 
         def work() -> TaskList:
-            options: dict[str, Any] = {"by": require_writer(request.scope["holder"]), "key": key, "callback": callback}
+            options: dict[str, Any] = {
+                "requester": require_writer(request.scope["holder"]),
+                "key": key,
+                "callback": callback,
+            }
             return _load_task_list(documents, documents.transfer(body.names, body.to, body.how, **options))
 
         return JsonReply(await run_in_threadpool(work), 202)
@@ -318,7 +326,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
                 'metadata: Write texts and finite numbers, such as {"year": 2026}; null takes a field away.'
             )
         readers = None if body.access is None else _parse_readers(body.access)
-        options: dict[str, Any] = {"by": requester, "key": key, "callback": callback}
+        options: dict[str, Any] = {"requester": requester, "key": key, "callback": callback}
         return await reply_accepted(lambda: documents.patch(name, body.metadata, readers, **options))
 
     @app.get("/v1/documents/{name:path}/nodes", response_model=NodeList)
@@ -517,7 +525,7 @@ def _parse_fields(text: str) -> dict[str, Scalar]:
 
 
 def _is_scalar(value: object) -> bool:
-    """Return whether the store can hold a value as a text or a number; Python also reads `NaN`, and 1e999 as infinite."""
+    """Return whether the store can hold a value as a text or number; Python also reads `NaN`, and 1e999 as infinite."""
     if isinstance(value, int):
         return abs(value) < 2**63
     return isinstance(value, str) or (isinstance(value, float) and abs(value) <= sys.float_info.max)

@@ -113,9 +113,9 @@ def flow_error_response(error: Exception) -> Response:
 
 
 async def reply_to_invalid_request(request: Request, error: Exception) -> Response:
-    """Return the first problem of an invalid request, by its field; of a union, the problem of the kind that fits best."""
+    """Return the first problem of an invalid request by its field; of a union, that of the kind that fits best."""
     assert isinstance(error, RequestValidationError)
-    first = max(error.errors(), key=lambda one: len(one["loc"]))
+    first = max(error.errors(), key=lambda item: len(item["loc"]))
     kind = request.headers.get("content-type", "")
     if first["loc"] == ("body",) and "json" not in kind:
         return error_response(

@@ -1,4 +1,4 @@
-"""Keys and their limits: requests a minute, and requests, tokens and money a day. Only the SHA-256 of a key is stored."""
+"""Keys and their limits: requests a minute; requests, tokens and money a day. Only a key's SHA-256 is stored."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class UsageLedger:
     ...     ledger.add("ann", Usage(input_tokens=60))
     ...     first, second = ledger.limiter("ann", quota), ledger.limiter("ann", quota)
     ...     first.reserve(Usage(output_tokens=40), optional=False), second.take(Usage(output_tokens=1), optional=False)
-    ...     UsageLedger(Path(folder) / "usage.db").refusal("ann", quota)
+    ...     UsageLedger(Path(folder) / "usage.db").count_request("ann", quota)
     ('', '100 of 100 tokens are spent, the call may take up to 1')
     '100 tokens'
     """

@@ -121,6 +121,6 @@ def _add_document_tools(server: MCPServer, documents: Documents) -> None:
 
 
 def build_mcp_application(server: MCPServer) -> Starlette:
-    """Build the application with its one route, without sessions. `RequestChecks` checks the server's names before it."""
+    """Build the application of one route, without sessions. `RequestChecks` checks the server's names before it."""
     own = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     return server.streamable_http_app(stateless_http=True, json_response=True, transport_security=own)

@@ -96,7 +96,7 @@ class SearchReply(TypedDict):
 
 
 class AliasReply(TypedDict):
-    """Flow behind an alias: its name, the SHA-256 of its file (empty for a built-in flow), the time of its promotion."""
+    """Flow behind an alias: its name, its file's SHA-256 (empty for a built-in flow), the time of its promotion."""
 
     flow: str
     sha256: str

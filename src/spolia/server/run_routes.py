@@ -181,6 +181,6 @@ def _build_feedback(
     )
     return Feedback(
         body.run, holder.name, next(iter(questions), body.question), answer.get("answer", ""),
-        answer.get("stop_reason") == "abstained", tuple(answer.get("cited", ())), tuple(hit[0] for hit in hits[:MAX_REVIEWED]),
-        body.thumb, body.reason, body.answer,
+        answer.get("stop_reason") == "abstained", tuple(answer.get("cited", ())),
+        tuple(hit[0] for hit in hits[:MAX_REVIEWED]), body.thumb, body.reason, body.answer,
     )  # fmt: skip

@@ -87,7 +87,7 @@ class IssuedTokens(ApiKeys):
         return self._holder_of(claims)
 
     async def refresh(self, authorization: str) -> bool:
-        """Return whether the key that a token names is known now; fetch the provider's keys first if they may be old."""
+        """Return whether the key that a token names is known; fetch the provider's keys first if they may be old."""
         id, last_fetch = _key_id(authorization.partition(" ")[2].strip()), self._fetched
         if id and (id not in self._keys or self._is_old) and monotonic() - last_fetch >= PAUSE_S:
             await asyncio.to_thread(self._refetch, last_fetch)

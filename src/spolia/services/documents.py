@@ -130,8 +130,8 @@ class Documents(Publisher):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     documents = Documents(Corpus(f"{folder}/notes.spolia"))
     ...     task = documents.add("tides.md", b"The moon causes the tides.")
-    ...     documents.publish(), documents.queue.job(task).state, [one.name for one in documents.found()]
-    (1, 'done', ['tides.md'])
+    ...     documents.publish(), documents.queue.job(task).state, documents.list_documents()[0].name
+    (1, 'done', 'tides.md')
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Documents(Publisher):
         return self.add_all([Upload(name, data, **upload_fields)], requester=requester)[0]
 
     def add_all(self, uploads: Sequence[Upload], *, requester: Requester = ADMINISTRATOR) -> list[int]:
-        """Add many documents as `add` does; they become durable together. If a key was used, the others are accepted."""
+        """Add many documents as `add` does, durably together. If a key was used, the others are accepted."""
         for upload in uploads:
             if reader_of(check_name(upload.name), self.readers) is None:
                 raise QueryError(
@@ -400,7 +400,7 @@ class Documents(Publisher):
         return tasks
 
     def _require_last_jobs(self, names: Iterable[str], newest: Mapping[str, Job], reads: bool = True) -> dict[str, Job]:
-        """Return the last job of each document, from which the change goes on; with `reads` its bytes must be stored."""
+        """Return the last job of each document, where the change goes on; with `reads` its bytes must be stored."""
         if reads and not self.keeps_originals:
             raise QueryError("The bytes of documents are not kept here. Send the document again.")
         for name in names:
@@ -659,7 +659,7 @@ class Documents(Publisher):
             pass
 
     def _confirm_tasks(self, jobs: Sequence[NewJob], tasks: list[int]) -> list[int]:
-        """Return the tasks of these jobs. A repeated key must have asked for the same change, and gives its first task."""
+        """Return the tasks of these jobs. A repeated key must ask for the same change, and gives its first task."""
         self.wake()
         keyed = [(job, task) for job, task in zip(jobs, tasks, strict=True) if job.name]
         for (job, _), first in zip(keyed, self.queue.find_jobs(task for _, task in keyed), strict=True):

@@ -247,7 +247,7 @@ class JobQueue:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     queue = JobQueue(SqliteTable(Path(folder) / "jobs.db"))
-    ...     _ = queue.put([NewJob("add", {"uri": "a.md"})])
+    ...     _ = queue.enqueue([NewJob("add", {"uri": "a.md"})])
     ...     (claim,) = queue.claim("worker 1")
     ...     queue.end([claim]), queue.end([claim]), queue.counts()
     ([1], [], {'done': 1})

@@ -129,7 +129,7 @@ class KnowledgeBases:
     >>> from spolia.services.jobs import SqliteTable
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bases = KnowledgeBases(SqliteTable(Path(folder) / "jobs.db"))
-    ...     bases.put(KnowledgeBase("notes", "Minutes of meetings", "ann", ("staff",)))
+    ...     bases.save(KnowledgeBase("notes", "Minutes of meetings", "ann", ("staff",)))
     ...     bases.all()["notes"].access
     ('staff',)
     """
@@ -218,7 +218,7 @@ class ServerFolders:
             return found_names
 
     def state(self, name: str) -> tuple[int, int, int]:
-        """Return a value that differs after a change of a file; its first number is the time of change in nanoseconds."""
+        """Return a value that differs after a change of a file; its first number is the change's time in ns."""
         with self._open_path(name) as descriptor:
             status = os.fstat(descriptor)
         return status.st_mtime_ns, status.st_size, status.st_ino

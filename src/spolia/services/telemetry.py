@@ -46,7 +46,7 @@ class OpenTelemetryJournal(ForwardingJournal):
 
     Args:
         journal: the journal that keeps the spans too; None to export only.
-        processor: takes the spans, as `exporting` makes one.
+        processor: takes the spans, as `open_exporter` makes one.
         content: also export questions, prompts, replies, passages and errors; needs a journal with `values`.
 
     >>> from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -80,7 +80,7 @@ class OpenTelemetryJournal(ForwardingJournal):
         (
             run,
             number,
-            parent_number,
+            parent,
             _,
             op,
             started,
@@ -121,7 +121,7 @@ class OpenTelemetryJournal(ForwardingJournal):
             " ".join(filter(None, (fixed.get("gen_ai.operation.name") if kind == "LLM" else step_name(op),
                                    fixed.get("gen_ai.request.model")))),
             context=self._context(run, number),
-            parent=self._context(run, parent_number) if parent_number else self.parent if self.parent.is_valid else None,
+            parent=self._context(run, parent) if parent else self.parent if self.parent.is_valid else None,
             resource=self.resource,
             attributes=attributes,
             status=Status(StatusCode.ERROR, error if detail is not None else None) if error else Status(),

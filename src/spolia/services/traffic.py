@@ -74,7 +74,7 @@ class ServedAnswer(Value):
         return self.stop_reason in ("abstained", "error")
 
 
-COLUMNS = [one.name for one in fields(ServedAnswer)]
+COLUMNS = [column.name for column in fields(ServedAnswer)]
 TABLE = f"CREATE TABLE IF NOT EXISTS served ({', '.join(COLUMNS)}, PRIMARY KEY (run)) WITHOUT ROWID"
 PUT = f"INSERT OR REPLACE INTO served ({', '.join(COLUMNS)}) VALUES ({','.join('?' * len(COLUMNS))})"
 GET = f"SELECT {', '.join(COLUMNS)} FROM served WHERE started >= ? ORDER BY started, run"
@@ -111,7 +111,7 @@ class TrafficLog:
         rows = [self._rows.popleft() for _ in range(len(self._rows))]
         redact = self.journal.redaction() or str
         self.journal.database.write(TABLE, lambda: [()], 0)
-        self.journal.database.write(PUT, lambda: [_answer_row(one, redact) for one in rows], len(rows))
+        self.journal.database.write(PUT, lambda: [_answer_row(answer, redact) for answer in rows], len(rows))
 
 
 def _answer_row(answer: ServedAnswer, redact: Callable[[str], str]) -> list[Any]:
@@ -140,11 +140,11 @@ def seconds_of(answer: ServedAnswer) -> float:
 
 
 MEASURES: Mapping[str, tuple[Callable[[ServedAnswer], float], tuple[float, float], bool]] = {
-    "abstained": (lambda one: float(one.abstained), (0.0, 1.0), True),
+    "abstained": (lambda answer: float(answer.abstained), (0.0, 1.0), True),
     "top score": (score_of, (-inf, inf), False),
     "seconds": (seconds_of, (0.0, inf), True),
-    "tokens": (lambda one: float(one.tokens), (0.0, inf), True),
-    "USD": (lambda one: one.cost_usd, (0.0, inf), True),
+    "tokens": (lambda answer: float(answer.tokens), (0.0, inf), True),
+    "USD": (lambda answer: answer.cost_usd, (0.0, inf), True),
 }
 """By name: of an answer (NaN if not known), the range, and whether less is better."""
 
@@ -327,12 +327,12 @@ def find_topics(
         if n > 1
     ]
     typical = [item for item in frequent_topics if item.unanswered.low > usual or usual == 1]
-    return sorted(typical, key=lambda one: (-lacking[one.word], one.word))[:limit]
+    return sorted(typical, key=lambda topic: (-lacking[topic.word], topic.word))[:limit]
 
 
 @dataclass(frozen=True)
 class ShadowReport(Value):
-    """Comparison of a candidate with production on the same questions: by measure the mean of both, and the difference."""
+    """Comparison of a candidate with production on the same questions: by measure both means and the difference."""
 
     n: int
     overlap: Interval

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+from warnings import warn
 from zlib import crc32
 
 from spolia.core.run_context import charge, check_cancelled, record_access
@@ -66,6 +67,12 @@ class HashingEmbedder(Value):
         charge(Usage(embedded=len(texts)))
         vectors /= lengths
         return vectors
+
+    def hashed(self, texts: Sequence[str]) -> "Vectors":
+        """Compute the vectors of `embed`, by the method's former name."""
+        text = "HashingEmbedder.hashed is hash_texts now. The former name goes with the next minor version."
+        warn(text, DeprecationWarning, stacklevel=2)
+        return self.hash_texts(texts)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(re.findall(r"\w+", text)) for text in texts]

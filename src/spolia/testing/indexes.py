@@ -20,6 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
+from warnings import warn
 from zlib import crc32
 
 import numpy as np
@@ -298,8 +299,12 @@ class ServerContract(IndexContract):
     patience_s: ClassVar[float] = 1.5
 
     def settings_at(self, url: str, timeout_s: float) -> Database:
-        """Return the settings for a server at another address."""
-        raise NotImplementedError
+        """Return the settings for a server at another address; also by the method's former name `at`."""
+        if (former := getattr(self, "at", None)) is None:
+            raise NotImplementedError
+        text = f"{type(self).__name__}.at is settings_at now. The former name goes with the next minor version."
+        warn(text, DeprecationWarning, stacklevel=2)
+        return former(url, timeout_s)  # type: ignore[no-any-return]
 
     def outage(self) -> AbstractContextManager[None]:
         """Stop the tested server while inside; it keeps its data."""

@@ -101,7 +101,7 @@ def _import_store(file: Path) -> Any:
 
 READERS: Mapping[str, Callable[[Path], Any]] = {
     "file_hashes/*.json": _make_reader("stamp", "hash"),
-    "studies/*.json": lambda file: [repr(one) for one in EarlierStudies(file.parent, None)._read_records()],
+    "studies/*.json": lambda file: [repr(record) for record in EarlierStudies(file.parent, None)._read_records()],
     "*looks.jsonl": lambda file: UsageLog(file).entries(UsageLog(file).new_entry(ITEMS, {}, ()).data),
     "*.experiment": _read_experiment,
     "study.json": _make_reader("form", "space", "objective", "questions", "reads"),

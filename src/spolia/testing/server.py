@@ -36,7 +36,7 @@ def rerank_reply(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completion_reply(request: Mapping[str, Any], text: str, logprob: float | None) -> dict[str, Any]:
-    """Make the reply of /completions: the text, after the prompt with `echo`; a word with its leading blank is a token."""
+    """Make the reply of /completions: the text, after the prompt with `echo`. Tokens are words with a leading blank."""
     words = re.findall(r"\s*\S+\s*$|\s*\S+|\s+", text)
     generated = words[: request["max_tokens"]]
     echoed = re.findall(r"\s*\S+|\s+", request["prompt"]) if request.get("echo") else []

@@ -128,8 +128,9 @@ class ClassifierTrainer(ABC):
     def _refuse_unlearnable(self, question_count: int, fold_count: int) -> None:
         if not self.texts:
             raise DataError(
-                f"Nothing can be learned from {several(question_count, 'question')}: none has the gold that a {self.part} "
-                "classifier learns from. Give gold_ids that name passages of this store, and accepted answers."
+                f"Nothing can be learned from {several(question_count, 'question')}: none has the gold that a "
+                f"{self.part} classifier learns from. Give gold_ids that name passages of this store, and "
+                "accepted answers."
             )
         if len({row.label for row in self.texts}) < 2:
             raise DataError(
@@ -238,8 +239,8 @@ class ClassifierTrainer(ABC):
         chances = self.unseen_probabilities()
         accuracy = (chances.argmax(axis=1) == self.truth.argmax(axis=1)).mean()
         self.notes.append(
-            f"On questions that it had not seen, {accuracy:.1%} of the rows are classified rightly (by the most frequent "
-            f"label {self.truth.mean(axis=0).max():.1%}), with a calibration error of "
+            f"On questions that it had not seen, {accuracy:.1%} of the rows are classified rightly (by the most "
+            f"frequent label {self.truth.mean(axis=0).max():.1%}), with a calibration error of "
             f"{100 * calibration_error(chances, self.truth):.1f} points."
         )
 

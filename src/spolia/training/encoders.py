@@ -113,9 +113,9 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
     """Trainer of the `MiniLMScorer` by which `Extractive` chooses the sentences that a reader gets.
 
     In the first steps, sentences that hold an accepted answer become likelier than the others. Then the reader's score
-    is the reward: `max_sentences` sentences are drawn one after the other by p(s) ∝ e^f(s), the reader answers from them, and
-    the draw becomes likelier by how much better that is than its answer from the best `max_sentences` (REINFORCE with a greedy
-    baseline):
+    is the reward: `max_sentences` sentences are drawn one after the other by p(s) ∝ e^f(s), the reader answers from
+    them, and the draw becomes likelier by how much better that is than its answer from the best `max_sentences`
+    (REINFORCE with a greedy baseline):
 
         loss = -(F1(drawn) - F1(best)) · Σ ln p(s | those drawn before)
 

@@ -288,8 +288,8 @@ class _TuningRun:
         own_folder = self.folder / CHECKPOINTS / self.identity[:16]
         if other_names := [entry.name for entry in (self.folder / CHECKPOINTS).glob("*") if entry != own_folder]:
             raise DataError(
-                f"{self.folder} holds another training that was interrupted ({other_names[0]}). Write another folder, or "
-                "delete this one."
+                f"{self.folder} holds another training that was interrupted ({other_names[0]}). Write another folder, "
+                "or delete this one."
             )
         for folder in sorted(own_folder.glob("checkpoint-*"), key=lambda one: -int(one.name.rpartition("-")[2])):
             try:
@@ -355,8 +355,9 @@ def reward_function(measure: Measure) -> Callable[..., list[float]]:
         texts = [completion if isinstance(completion, str) else completion[-1]["content"] for completion in completions]
         names = ("id", "question", "answers", "gold", "passages")
         return [
-            score_reply(measure, {name: columns[name][number] for name in names}, text) for number, text in enumerate(texts)
-        ]  # fmt: skip
+            score_reply(measure, {name: columns[name][number] for name in names}, text)
+            for number, text in enumerate(texts)
+        ]
 
     scores.__name__ = str(measure)
     return scores

@@ -167,7 +167,7 @@ def choose_nearest(positives: Sequence[str], reference: str, judge: LanguageMode
         if 0 < number <= len(positives):
             return positives[number - 1]
     references = [reference] if reference else positives
-    return max(positives, key=lambda text: sum(_word_f1(text, other) for other in references))
+    return max(positives, key=lambda text: sum(_word_f1(text, candidate) for candidate in references))
 
 
 def _word_f1(text: str, reference: str) -> float:
@@ -181,8 +181,8 @@ def balance_rows(by_item: Mapping[str, Sequence[Row]], draw: Random) -> list[Row
     pairs = min(len(helpful) // TRUE_FOR_FALSE, len(unhelpful))
     if not pairs:
         raise DataError(
-            f"{len(helpful)} rows of status True and {len(unhelpful)} of False cannot be balanced {TRUE_FOR_FALSE}:1. Give "
-            "more questions, or a model whose nine replies differ more."
+            f"{len(helpful)} rows of status True and {len(unhelpful)} of False cannot be balanced {TRUE_FOR_FALSE}:1. "
+            "Give more questions, or a model whose nine replies differ more."
         )
     kept_ids = {row["id"] for row in (*draw.sample(helpful, TRUE_FOR_FALSE * pairs), *draw.sample(unhelpful, pairs))}
     return [row for row in rows_drawn if row["id"] in kept_ids]

@@ -58,7 +58,7 @@ class LBFGS:
     >>> search = LBFGS(np.zeros(2))
     >>> while not search.converged:
     ...     _ = search.step(lambda x: (float(((x - [1, 2]) ** 2 * [1, 50]).sum()), 2 * (x - [1, 2]) * [1, 50]))
-    >>> search.at.round(4).tolist()
+    >>> search.point.round(4).tolist()
     [1.0, 2.0]
     """
 

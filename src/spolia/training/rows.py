@@ -20,7 +20,7 @@ from spolia.evaluation.measures.answers.string_match import F1, Accuracy
 from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.flows import corag
-from spolia.flows.evidence import cite_reply, show_passages
+from spolia.flows.evidence import cite_reply, show_hits
 from spolia.flows.self_rag import READ, RECALL, RELEVANT, SUPPORTED, USEFUL, WORTH
 from spolia.generation.prompt import number_passages
 from spolia.generation.reader import ClosedBook, Reader
@@ -80,8 +80,8 @@ def check_trainable(items: Sequence[Item]) -> Sequence[Item]:
 def _refuse_reported(ids: Iterable[str]) -> None:
     if reported := [id for id in ids if id and part_of(id) == KEPT_APART]:
         raise DataError(
-            f"{several(len(reported), 'question')} of the part report cannot be trained on, the first {reported[0]!r}: its "
-            "score would say nothing. Leave these out; `spolia rows` does."
+            f"{several(len(reported), 'question')} of the part report cannot be trained on, the first {reported[0]!r}: "
+            "its score would say nothing. Leave these out; `spolia rows` does."
         )
 
 
@@ -232,11 +232,11 @@ def corag_rows(items: Sequence[Item], chains: Iterable[SampledChain], search: Re
         for number, (question, answer) in enumerate(chain.pairs):
             previous = chain.but(pairs=chain.pairs[:number]).format_text(corag.CHARACTERS)
             yield completion_row("corag sub-question", item.id, corag.NEXT.prompt_for({"chain": previous}), question)
-            if passages := show_passages(search(chain.query.asking(question)), best_last=True):
+            if passages := show_hits(search(chain.query.asking(question)), best_last=True):
                 prompt = corag.REPLY.prompt_for({"question": question, "passages": passages})
                 yield completion_row("corag sub-answer", item.id, prompt, answer)
         ranking = search(chain.query)
-        places = {"chain": chain.format_text(corag.CHARACTERS), "passages": show_passages(ranking, best_last=True)}
+        places = {"chain": chain.format_text(corag.CHARACTERS), "passages": show_hits(ranking, best_last=True)}
         yield completion_row(
             "corag answer", item.id, corag.FINAL.prompt_for(places), cite_passage(item.answers[0], ranking)
         )

@@ -103,12 +103,13 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         self.validation = self._build_examples(validation[:VALIDATED])
         if len(self.answered_examples) < self.recipe.batch:
             raise DataError(
-                f"Questions with an answer in their passage: {len(self.answered_examples)} of {len(items)} to train on, and "
-                f"{self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`; in a "
-                "table, the columns `answer` and `file`."
+                f"Questions with an answer in their passage: {len(self.answered_examples)} of {len(items)} to train "
+                f"on, and {self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`; "
+                "in a table, the columns `answer` and `file`."
             )
         self.notes = [
-            f"Trained on {len(self.answered_examples)} questions with an answer, {len(self.unanswered_examples)} without."
+            f"Trained on {len(self.answered_examples)} questions with an answer, "
+            f"{len(self.unanswered_examples)} without."
         ]
         self.load_tensors(seed)
         self._epoch: tuple[int, list[list[Row]]] = (-1, [])

@@ -182,7 +182,8 @@ class StoppingResult(NamedTuple):
         if self.threshold >= NEVER:
             return (
                 "No chain ends early: no threshold is shown to save tokens and lose at most "
-                f"{100 * most_lost:g} points of EM. About {questions_needed(most_lost)} questions with chains can show that."
+                f"{100 * most_lost:g} points of EM. About {questions_needed(most_lost)} questions with "
+                "chains can show that."
             )
         return (
             f"Threshold {self.threshold:.3f}: on questions that the classifier had not seen, {self.saved:.1%} of the "
@@ -324,7 +325,7 @@ class SufficiencyTrainer(ClassifierTrainer):
         return [chain for chain in self.sampled if chain.item in ids]
 
     def unseen_scores(self) -> list[list[float]]:
-        """Return for each chain the probabilities of its prefixes, by the model that was not trained on its question."""
+        """Return for each chain the probabilities of its prefixes, by the model not trained on its question."""
         scores_by_chain: list[list[float]] = [[]] * len(self.chains)
         for model in range(FOLDS):
             numbers = [number for number, chain in enumerate(self.chains) if self.fold[chain.item] == model]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from spolia import checksums
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
@@ -62,7 +63,7 @@ class QuestionSplit(Value):
     """Questions in three parts; none shares its id, its text or a gold passage with one of another part.
 
     >>> items = [Item("q1", "Who?", gold=(("p1",),)), Item("q3", "Whose?", gold=(("p1",), ("p2",))), Item("q7", "Why?")]
-    >>> split = QuestionSplit.of(items)  # q1 and q3 share p1, so they stay together
+    >>> split = QuestionSplit.from_items(items)  # q1 and q3 share p1, so they stay together
     >>> [item.id for item in split.train], [item.id for item in split.kept_apart]
     (['q1', 'q3'], ['q7'])
     >>> split.counts
@@ -220,9 +221,9 @@ def _refuse_shared(items: Sequence[Item], kept_apart: Sequence[Item]) -> None:
         held_out_id, trained_id, (kind, value) = shared[0]
         count = len({item_id for item_id, _, _ in shared})
         raise DataError(
-            f"{count} of the held-out questions cannot be reported on, the first {held_out_id!r}: it shares the {kind} "
-            f"{value[:80]!r} with {trained_id!r}, which is trained on. Keep other questions apart, or leave these out of "
-            "the training."
+            f"{count} of the held-out questions cannot be reported on, the first {held_out_id!r}: it shares the "
+            f"{kind} {value[:80]!r} with {trained_id!r}, which is trained on. Keep other questions apart, or "
+            "leave these out of the training."
         )
 
 
@@ -246,6 +247,7 @@ class Trained(Value):
         return str(self.card["sha256"])
 
 
+@renamed_arguments(told="on_progress", given="objects")
 def train(
     part: Trainer,
     items: Sequence[Item],
@@ -256,7 +258,7 @@ def train(
     budget_s: float | None = None,
     seed: int = 0,
     data: str = "",
-    named_objects: Mapping[str, Any] | None = None,
+    objects: Mapping[str, Any] | None = None,
     usage_log: UsageLog | None = None,
     run: Run | None = None,
     on_progress: StepCallback = lambda step, steps, loss, validation: None,
@@ -275,10 +277,11 @@ def train(
         budget_s: time for the steps in seconds, in place of their number: a pilot says how many that is.
         seed: of everything that is drawn by lot.
         data: what the questions are called, for the card.
-        named_objects: what `flow.yaml` writes by name, as `{use: chunks}`.
+        objects: what `flow.yaml` writes by name, as `{use: chunks}`.
         usage_log: where it is written which questions were trained on, so that no later report has them.
         run: whose cache, budget, threads and rights are used; by default that around the call, or one of its own. With
             a cache, a killed training does not ask language models the same again.
+        on_progress: called after each step with its number, the number of all, its loss and the validation loss.
 
     Raises:
         DataError: nothing can be learned from the questions; `out` holds another training; or questions that are kept
@@ -298,7 +301,7 @@ def train(
         if (earlier := training.read_result()) is not None:
             return earlier
         training.make_steps(on_progress)
-        trained = training.finish(dict(named_objects or {}), run)
+        trained = training.finish(dict(objects or {}), run)
     if usage_log is not None:
         _log_questions(usage_log, split, trained)
     return trained
@@ -434,7 +437,7 @@ class _TrainingRun:
 
     # The end.
 
-    def finish(self, named_objects: Mapping[str, Any], run: Run) -> Trained:
+    def finish(self, objects: Mapping[str, Any], run: Run) -> Trained:
         """Score the part, and write weights, flow and card; the card comes last and marks the training as ended."""
         weights = self.part.weights()
         is_plain = not all(hasattr(value, "dtype") for value in weights.values())
@@ -444,7 +447,7 @@ class _TrainingRun:
                 path.write_text(dump_json(weights) + "\n", "utf-8")
             else:
                 safetensors.write(path, weights)
-        if (write_extra_files := getattr(self.part, "write_beside", None)) is not None:
+        if (write_extra_files := getattr(self.part, "write_extra_files", None)) is not None:
             write_extra_files(self.folder, self.folder / file)
         card = self._build_card(file)
         self._write_file(
@@ -453,7 +456,7 @@ class _TrainingRun:
         result = self._make_result(card)
         card["score"] = self._score_flow(self._flow_to_score(result), run)
         card["notes"] += no_gain_notes(card["score"])
-        self._write_file(FLOW, dump(result.flow, named_objects, self.folder))
+        self._write_file(FLOW, dump(result.flow, objects, self.folder))
         self._write_file(CARD, format_card({**card, "training": self.identity}))
         with suppress(OSError):
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
@@ -469,7 +472,7 @@ class _TrainingRun:
 
     def _flow_to_score(self, result: Trained) -> Operator[Any, Any]:
         """Return the flow to score; some parts have a form that needs nothing new in the store."""
-        make_flow: Callable[[TrainedWeights], Operator[Any, Any]] | None = getattr(self.part, "scored", None)
+        make_flow: Callable[[TrainedWeights], Operator[Any, Any]] | None = getattr(self.part, "scored_flow", None)
         return result.flow if make_flow is None else make_flow(result.weights)
 
     def _score_flow(self, flow: Operator[Any, Any], run: Run) -> dict[str, Any] | None:
@@ -512,8 +515,10 @@ def no_gain_notes(score: Mapping[str, Any] | None) -> list[str]:
 
     >>> no_gain_notes({"measure": "R@5", "n": 40, "difference": {"mean": 0.02, "low": -0.01, "high": 0.05}})
     ['No gain shown: R@5 changes by +2.0 points [-1.0, +5.0] on 40 questions.']
-    >>> no_gain_notes({"measure": "R@5", "n": 40, "difference": {"mean": 0.1, "low": 0.05, "high": 0.15}}), no_gain_notes(None)
-    ([], ['No gain shown: no question was kept apart for a score.'])
+    >>> no_gain_notes({"measure": "R@5", "n": 40, "difference": {"mean": 0.1, "low": 0.05, "high": 0.15}})
+    []
+    >>> no_gain_notes(None)
+    ['No gain shown: no question was kept apart for a score.']
     """
     if score is None:
         return ["No gain shown: no question was kept apart for a score."]

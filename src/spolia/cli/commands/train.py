@@ -138,7 +138,7 @@ def train(
             budget_s=_parse_seconds(budget),
             seed=options.seed,
             data=source.name,
-            named_objects=parts.by_name(),
+            objects=parts.by_name(),
             usage_log=usage_log,
             run=run,
             on_progress=lambda step, total, loss, validation: progress(step, total, _curve(loss, validation)),

@@ -34,13 +34,13 @@ with Corpus(sys.argv[1]).writer() as writer:
 _WRITER = """
 import sys
 from spolia.stores.corpus import Corpus
-from spolia.testing.stores.fixtures import embed, entries, put
+from spolia.testing.stores.fixtures import embed_missing, make_entries, put_entry
 with Corpus(sys.argv[1]).writer(60) as writer:
     while True:
-        for entry in entries(12, writer.generation):
-            put(writer, entry)
+        for entry in make_entries(12, writer.generation):
+            put_entry(writer, entry)
             print("put", flush=True)
-        embed(writer)
+        embed_missing(writer)
         print("embedded", flush=True)
         print("published", writer.publish(), flush=True)
 """

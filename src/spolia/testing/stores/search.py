@@ -34,7 +34,7 @@ from spolia.testing.stores.fixtures import (
 )
 
 K1, B = 1.2, 0.75
-RESTRICTIONS = [(who, filter) for who in ASKERS for filter in FILTERS]
+RESTRICTIONS = [(principals, filter) for principals in ASKERS for filter in FILTERS]
 
 
 class SearchContract(Contract):
