@@ -33,9 +33,13 @@ def _steps(result: Result) -> Judged:
 
 
 def _shape(result: Result) -> Judged:
-    bounds = {"late_import_pairs": 60, "circles": 0, "duplicate_classes": 8, "cycles": 0}
-    names = [name for name in result if isinstance(result[name], int) and name != "reached"]
-    return {name: (result[name], most(bounds[name]) if name in bounds else None) for name in names}
+    bounds = {
+        "late_import_pairs": most(60), "circles": most(0), "duplicate_classes": most(8), "cycles": most(0),
+        "names_that_say_nothing": most(800), "docstrings_without_verb": most(45), "comments_per_100_lines": least(2.5),
+        "functions_of_index_and_ask": most(600), "depth_of_index_and_ask": most(25),
+    }  # fmt: skip
+    names = [name for name in result if isinstance(result[name], (int, float)) and name != "reached"]
+    return {name: (result[name], bounds.get(name)) for name in names}
 
 
 def _imports(result: Result) -> Judged:

@@ -8,14 +8,19 @@ Prints a table with what is left to mend; `--json` prints the numbers alone, `--
 from __future__ import annotations
 
 import ast
+import inspect
 import json
+import re
+import subprocess
 import sys
 import threading
+import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
+from types import CodeType, FrameType
 
 from results import publish
 
@@ -23,8 +28,16 @@ import spolia
 from spolia import Corpus, sync
 from spolia.core.public_names import names_of
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "docs"))
+import lint_names
+
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
+PACKAGE = f"{SRC}/"
+DIRECTIVE = re.compile(r"#!|# (type: |fmt: |noqa)")
+NO_CODE = (
+    tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER,
+)  # fmt: skip
 Trees = dict[str, ast.Module]
 
 
@@ -153,7 +166,7 @@ def components(edges: dict[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    texts: list[list[str]] = []
+    groups: list[list[str]] = []
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
@@ -166,40 +179,107 @@ def components(edges: dict[str, set[str]]) -> list[list[str]]:
         if low[name] == index[name]:
             start = stack.index(name)
             if len(stack) - start > 1:
-                texts.append(sorted(stack[start:]))
+                groups.append(sorted(stack[start:]))
             del stack[start:]
 
     for name in edges:
         if name not in index:
             visit(name)
-    return texts
+    return groups
+
+
+def is_function(code: CodeType) -> bool:
+    """Return whether code is that of a function with a name; not of a module, a class or a comprehension."""
+    return bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
+
+
+def walk(profiled: Callable[[], object]) -> tuple[set[CodeType], int]:
+    """Return the package's functions that run in a call, and how deep their calls nest."""
+    entered: set[CodeType] = set()
+    depth = threading.local()
+    deepest = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal deepest
+        code = frame.f_code
+        if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE) or not is_function(code):
+            return
+        level = getattr(depth, "level", 0) + (1 if event == "call" else -1)
+        depth.level, deepest = level, max(deepest, level)
+        if event == "call":
+            entered.add(code)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        profiled()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return entered, deepest
 
 
 def sync_files() -> int:
-    """Files of the package of which a function runs while one text file of 32 bytes is synced into a new store."""
-    used: set[str] = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            used.add(frame.f_code.co_filename)
-
+    """Count the files of the package of which a function runs while one text file is synced into a new store."""
     with TemporaryDirectory() as place:
         folder = Path(place, "notes")
         folder.mkdir()
         (folder / "ferry.txt").write_text("The ferry sailed twice each day.")
         sync(folder, Corpus(f"{place}/first.spolia"))  # what is imported late is imported now
-        threading.setprofile(note)
-        sys.setprofile(note)
-        try:
-            sync(folder, Corpus(f"{place}/second.spolia"))
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
-    return sum(Path(name).is_relative_to(SRC / "spolia") for name in used)
+        entered, _ = walk(lambda: sync(folder, Corpus(f"{place}/second.spolia")))
+    return len({code.co_filename for code in entered})
 
 
-def shape() -> dict[str, int]:
-    """All numbers."""
+def cold_walk() -> dict[str, int]:
+    """Count the functions that `spolia index` and `spolia ask` enter in a new process for one text file, and the depth."""
+    with TemporaryDirectory() as place:
+        (Path(place) / "notes").mkdir()
+        (Path(place) / "notes" / "ferry.txt").write_text("The ferry sailed twice each day.")
+        command = [sys.executable, __file__, "--walk"]
+        done = subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
+    counts: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return counts
+
+
+def print_walk() -> None:
+    """Run both commands in the working directory, and print the counts."""
+    from spolia.cli.app import run
+
+    def commands() -> None:
+        for arguments in (
+            ["index", "notes", "--store", "s.spolia", "--no-vectors"],
+            ["ask", "How often did the ferry sail?", "--store", "s.spolia"],
+        ):
+            sys.argv = ["spolia", *arguments]
+            with suppress(SystemExit):
+                run()
+
+    entered, depth = walk(commands)
+    print(json.dumps({"functions_of_index_and_ask": len(entered), "depth_of_index_and_ask": depth}))
+
+
+def docstrings_without_verb() -> int:
+    """Count the function docstrings that do not open with a verb, by ruff's D401."""
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "D401", "--output-format", "concise"]
+    done = subprocess.run([*command, str(SRC)], capture_output=True, text=True, check=False)
+    return done.stdout.count(" D401 ")
+
+
+def comments_per_100_lines() -> float:
+    """Count comments, directives to tools apart, for each 100 lines that hold code."""
+    comments, code_lines = 0, set[tuple[Path, int]]()
+    for path in SRC.rglob("*.py"):
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                if token.type == tokenize.COMMENT:
+                    comments += not DIRECTIVE.match(token.string)
+                elif token.type not in NO_CODE and not token.line.lstrip().startswith(('"""', 'r"""')):
+                    code_lines |= {(path, number) for number in range(token.start[0], token.end[0] + 1)}
+    return round(100 * comments / len(code_lines), 2)
+
+
+def shape() -> dict[str, float]:
+    """Return all numbers."""
     modules = trees()
     return {
         "files": len(modules),
@@ -210,6 +290,10 @@ def shape() -> dict[str, int]:
         "duplicate_classes": len(duplicate_classes(modules)),
         "cycles": cycles(modules),
         "top_names": len(spolia.__all__),
+        "names_that_say_nothing": len(lint_names.hits(SRC)),
+        "docstrings_without_verb": docstrings_without_verb(),
+        "comments_per_100_lines": comments_per_100_lines(),
+        **cold_walk(),
     }
 
 
@@ -245,4 +329,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     sys.setrecursionlimit(10_000)
-    main()
+    print_walk() if "--walk" in sys.argv else main()

@@ -3,6 +3,7 @@
     python docs/lint.py [--json] [FILE…]
 
 Prints each sentence that is flagged with its place and what to write; `--json` prints {"flagged": n, "words": n}.
+Identifiers are counted too; see `lint_names.py`.
 Code, names in backquotes and the parts of pages that are made from code are not checked.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
 
+import lint_names
 from proselint.checks import __register__
 from proselint.registry import CheckRegistry
 from proselint.tools import LintFile
@@ -146,12 +148,14 @@ def main() -> None:
     named = [Path(name).resolve() for name in sys.argv[1:] if not name.startswith("-")]
     every = [one for path in named or pages() for one in prose(path)]
     found = [flag for one in every for flag in flags(one)]
+    names = [] if named else lint_names.excess()
     words = sum(len(re.findall(r"\w+", one.text)) for one in every if one.path.suffix == ".md")
     if "--json" in sys.argv:
         sys.stdout.write(json.dumps({"flagged": len(found), "words": words}) + "\n")
     else:
         sys.stdout.writelines(f"{one.place}: “{one.phrase}” → {one.write}\n" for one in found)
-    sys.exit(bool(found))
+        sys.stdout.writelines(f"{problem}\n" for problem in names)
+    sys.exit(bool(found or names))
 
 
 if __name__ == "__main__":

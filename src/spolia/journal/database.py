@@ -89,7 +89,7 @@ class JournalFile:
         self._closed = False
 
     def _reset_after_fork(self) -> None:
-        """Start anew after a fork: the child has neither the writer thread nor a connection that it may use."""
+        """Start again after a fork: the child has neither the writer thread nor a connection that it may use."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._reset()

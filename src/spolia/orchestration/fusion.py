@@ -96,7 +96,7 @@ class RankingTable:
 
     @classmethod
     def from_rankings(cls, rankings: Sequence[Ranking]) -> Self:
-        """Align rankings for fusion; raise StepFailed if there are none."""
+        """Align rankings for fusion; raise StepFailed without rankings."""
         if not rankings:
             raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
         hits_by_id = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]

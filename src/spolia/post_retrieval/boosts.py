@@ -76,7 +76,7 @@ class Newest(Rearrangement):
 
 @dataclass(frozen=True)
 class Recent(Rearrangement):
-    """The hits of which a metadata field holds a time t ≥ since; if there are none, the newest hit.
+    """The hits of which a metadata field holds a time t ≥ since; without any, the newest hit.
 
     A year, a month or a day counts where it begins. Of several values the latest counts; a hit without any is the
     oldest of all. Where no hit has a time, the first one stays. Order and scores are as they were.

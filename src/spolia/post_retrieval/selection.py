@@ -18,7 +18,7 @@ ALMOST = 1e-9
 
 
 def select_at_least(scores: Sequence[float], bound: float) -> list[int]:
-    """Return the positions of the scores that reach a bound; if there are none, that of the best score.
+    """Return the positions of the scores that reach a bound; without any, that of the best score.
 
     >>> [select_at_least((0.2, math.nan, 0.5), bound) for bound in (0.2, 0.9)]
     [[0, 2], [2]]

@@ -51,17 +51,8 @@ class Lane:
     """
 
     __slots__ = (
-        "_frame",
-        "_sums",
-        "cached",
-        "calls",
-        "ends",
-        "failure_reason",
-        "interrupted",
-        "number",
-        "reasons",
-        "retrievals",
-        "shares",
+        "_frame", "_sums", "cached", "calls", "ends", "failure_reason", "interrupted", "number", "reasons",
+        "retrievals", "shares",
     )  # fmt: skip
 
     def __init__(self, shares: bool = True) -> None:
@@ -109,7 +100,7 @@ class Lane:
         self.interrupted |= getattr(error, "transient", False)
 
     def step_of(self, frame: "Frame") -> "Frame | None":
-        """Return the innermost step around a frame that stands in the flow itself, not made by a step while it runs."""
+        """Return the innermost step around a frame that is part of the flow itself, not made by a running step."""
         ancestors: list[Frame] = []
         ancestor: Frame | None = frame
         while ancestor is not None and ancestor.account is self:

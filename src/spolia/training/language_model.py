@@ -243,7 +243,7 @@ class _TuningRun:
         return load_model(self.base, LocalModel(str(self.base), dtype="bfloat16" if is_half else "float32")), tokenizer
 
     def _select_rows(self, tokenizer: Any) -> tuple[list[Row], int]:
-        """Return the rows as TRL takes them, without those that are too long, and how many were left out."""
+        """Return the rows as TRL takes them, without rows that are too long, and how many were left out."""
         names = ("prompt", *FIELDS[self.tuning.method])
         extra_names = ("id", "question", "answers", "gold", "passages") if self.tuning.method == "grpo" else ()
         selected = []

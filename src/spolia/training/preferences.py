@@ -133,7 +133,7 @@ def draw_candidates(ask: Ask, prompt: Prompt) -> list[str]:
 
 
 def with_top_p(llm: Any, top_p: float) -> Any:
-    """Return the model with this `top_p`, or as it is if it has no such setting."""
+    """Return the model with this `top_p`, or as it is if it lacks the setting."""
     return llm.but(top_p=top_p) if any(field.name == "top_p" for field in fields(llm)) else llm
 
 

@@ -63,7 +63,7 @@ class Trainer(Protocol):
         ...
 
     def validate(self) -> float | None:
-        """Return the loss on the validation questions; None if there are none."""
+        """Return the loss on the validation questions; None without validation questions."""
         ...
 
     def state(self) -> Arrays:

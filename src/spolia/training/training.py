@@ -476,7 +476,7 @@ class _TrainingRun:
         return result.flow if make_flow is None else make_flow(result.weights)
 
     def _score_flow(self, flow: Operator[Any, Any], run: Run) -> dict[str, Any] | None:
-        """Compare the flows with and without the part on the held-out questions; None if there are none."""
+        """Compare the flows with and without the part on the held-out questions; None without held-out questions."""
         if not self.split.kept_apart:
             return None
         flows = {"untrained": self.part.untrained(), "trained": flow}
@@ -584,6 +584,6 @@ def dump_json(value: Any) -> str:
 
 
 def read_finished_card(folder: Path) -> dict[str, Any] | None:
-    """Read the card of the training that has ended in a folder; None if there is none."""
+    """Read the card of the training that has ended in a folder; None if no training has ended."""
     card = checksums.recall(folder / CARD)
     return card if card and "training" in card else None

@@ -122,7 +122,7 @@ def row_survivors(
 
 
 def narrowest_input(arms: Sequence[Operator[Any, Any]], gives: Callable[[Any], Any]) -> Any:
-    """Return a type that an arm takes and `gives` accepts; raise the first arm's error if there is none."""
+    """Return a type that an arm takes and `gives` accepts; raise the first arm's error if no arm has one."""
     problem: WiringError | None = None
     for input_type in sorted((arm.takes() for arm in arms), key=lambda kind: isinstance(kind, TypeVar)):
         try:

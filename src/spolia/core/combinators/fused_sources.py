@@ -44,7 +44,7 @@ def _keeps_source(op: Operator[Any, Any]) -> bool:
 
 
 def _source_step(op: Operator[Any, Any]) -> Operator[Any, Any] | None:
-    """Return the step whose field `source` names the ranking; None if there is no such step."""
+    """Return the step whose field `source` names the ranking; None if no step has that field."""
     if isinstance(op, Then):
         return next((_source_step(step) for step in reversed(op.steps) if not _keeps_source(step)), None)
     if isinstance(op, Vary):

@@ -108,7 +108,7 @@ class SourceDiff:
                 yield uri
 
     def _find_with_changed_readers(self) -> Iterator[str]:
-        """Yield members of containers that another reader, or another version of theirs, would read now."""
+        """Yield members of containers that another reader, or another version of it, would read now."""
         for uri in (uri for parts in self.parts.values() for uri in parts):
             *_, status, reader_version = self._stamps[uri]
             reader = reader_of(uri, self._listing.files.readers) if status == "indexed" else None
@@ -260,8 +260,8 @@ class ContainerContents:
         self._size += part.size
         if self._entries > self.limits.entries or self._size > self.limits.size:
             raise DocumentError(
-                f"{self.container} holds, with all that is within it, {self._entries} files or more of {self._size} bytes; "
-                f"{self.limits.entries} and {self.limits.size} are allowed. Split it."
+                f"{self.container} holds, with all that is within it, {self._entries} files or more of {self._size} "
+                f"bytes; {self.limits.entries} and {self.limits.size} are allowed. Split it."
             )
 
     def _make_uri(self, name: str, container: str) -> str:
