@@ -366,7 +366,7 @@ def test_a_folder_that_became_a_link_before_it_is_listed_is_not_followed(
             (folder / "sub").symlink_to(tmp_path / "outside")
         return listed(path)
 
-    monkeypatch.setattr("spolia.indexing.sync.files._listed", list_late)
+    monkeypatch.setattr("spolia.indexing.sync.files._open_folder", list_late)
     report = sync(folder, corpus, workers=0)
     assert set(corpus.snapshot().sources()) == {"good.txt"}
     assert report.added == 1
@@ -447,7 +447,7 @@ def test_a_folder_or_file_that_is_deleted_while_the_folder_is_listed_counts_as_n
             shutil.rmtree(folder / "sub", ignore_errors=True)
             yield result
 
-    monkeypatch.setattr(files, "_listed", list_late)
+    monkeypatch.setattr(files, "_open_folder", list_late)
     report = sync(folder, corpus)
     assert (report.skipped, report.failed, report.removed) == ((), (), 2)
     assert set(corpus.snapshot().sources()) == {"good.txt"}
@@ -468,7 +468,7 @@ def test_a_folder_that_vanishes_as_a_whole_while_it_is_listed_takes_nothing_in_i
             folder.rename(folder.parent / "elsewhere")
             folder.mkdir()
 
-    monkeypatch.setattr(files, "_listed", list_late)
+    monkeypatch.setattr(files, "_open_folder", list_late)
     report = sync(folder, corpus)
     assert (reasons(report), report.removed) == ({"sub/": "It cannot be listed: No such file or directory."}, 0)
     assert texts(corpus) == {"good.txt": GOOD, "sub/a.txt": "Inside."}

@@ -204,6 +204,14 @@ def test_a_temporary_corpus_leaves_nothing(folder: Path, tmp_path: Path) -> None
     assert not corpus.exists()
 
 
+def test_the_folder_of_a_temporary_corpus_has_its_former_name_too(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=r"temporary\(within=…\) is temporary\(parent_folder=…\) now"):
+        context = temporary({"salt": SALT}, within=tmp_path)  # type: ignore[call-arg]
+    with context as corpus:
+        assert corpus.exists()
+        assert len(os.listdir(tmp_path)) == 1
+
+
 def test_a_temporary_corpus_is_deleted_after_an_error(folder: Path, tmp_path: Path) -> None:
     inner_folder = tmp_path / "within"
     inner_folder.mkdir()

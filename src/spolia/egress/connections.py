@@ -46,21 +46,21 @@ class _Connection:
     call."""
 
     public = False
-    _buffer: list[bytes] | None = None
+    _small_request: list[bytes] | None = None
 
     def request(self, method: str, url: str, body: Any = None, *args: Any, **kwargs: Any) -> None:
-        self._buffer = [] if isinstance(body, bytes) and len(body) <= SMALL_BYTES else None
+        self._small_request = [] if isinstance(body, bytes) and len(body) <= SMALL_BYTES else None
         try:
             super().request(method, url, body, *args, **kwargs)  # type: ignore[misc]
-            data, self._buffer = b"".join(self._buffer or ()), None
+            data, self._small_request = b"".join(self._small_request or ()), None
             if data:
                 super().send(data)  # type: ignore[misc]
         finally:
-            self._buffer = None
+            self._small_request = None
 
     def send(self, data: Any) -> None:
-        if self._buffer is not None and isinstance(data, bytes):
-            self._buffer.append(data)
+        if self._small_request is not None and isinstance(data, bytes):
+            self._small_request.append(data)
         else:
             super().send(data)  # type: ignore[misc]
 

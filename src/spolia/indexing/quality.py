@@ -132,7 +132,8 @@ def render_page(snapshot: Snapshot, access: frozenset[str], *, group: str = "chu
 
 def _render_numbers(totals: Quality) -> str:
     numbers = (
-        ("files", totals.sources), ("failed", totals.failed), ("pages", totals.pages), ("empty pages", totals.empty_pages),
+        ("files", totals.sources), ("failed", totals.failed),
+        ("pages", totals.pages), ("empty pages", totals.empty_pages),
         ("pages by OCR", f"{totals.ocr_share:.0%}"), ("characters", totals.characters), ("chunks", totals.chunks),
         ("tables", totals.tables), ("pictures", totals.images), ("with a warning", totals.warned),
     )  # fmt: skip
@@ -165,7 +166,8 @@ def _render_document(
     kind = "failed" if row.status == "failed" else "warning" if report.warnings else ""
     message = row.error or " ".join(report.warnings)
     yield (
-        f'<details><summary><b>{_escape_text(row.uri)}</b><span class="facts">{_escape_text(format_facts(row, report))}</span>'
+        f"<details><summary><b>{_escape_text(row.uri)}</b>"
+        f'<span class="facts">{_escape_text(format_facts(row, report))}</span>'
         f'{f"""<br><span class="{kind}">{_escape_text(message)}</span>""" if message else ""}</summary>'
     )
     if document is None:

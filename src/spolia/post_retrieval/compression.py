@@ -36,14 +36,14 @@ def select_heaviest(weights: Sequence[float], count: int) -> list[int]:
 def keep_heaviest(text: str, tokens: Sequence[Surprise], weights: Sequence[float], count: int) -> str:
     """Join the heaviest tokens of a text; if the text has a word, one of them is not blank.
 
-    >>> told = [Surprise(0, 1, 9.0), Surprise(1, 6, 2.0), Surprise(6, 12, 1.0)]
-    >>> keep_heaviest("\\nParis, France", told, [one.nats for one in told], 1)
+    >>> tokens = [Surprise(0, 1, 9.0), Surprise(1, 6, 2.0), Surprise(6, 12, 1.0)]
+    >>> keep_heaviest("\\nParis, France", tokens, [token.nats for token in tokens], 1)
     'Paris'
     """
     indexes = select_heaviest(weights, count)
     words = [index for index, token in enumerate(tokens) if not text[token.start : token.end].isspace()]
     if indexes and words and not set(indexes).intersection(words):
-        indexes = sorted([*indexes[1:], max(words, key=lambda at: weights[at])])
+        indexes = sorted([*indexes[1:], max(words, key=lambda index: weights[index])])
     return join_spans(text, [(tokens[index].start, tokens[index].end) for index in indexes])
 
 
@@ -138,9 +138,8 @@ class LLMLingua(Operator[Ranking, Ranking]):
         for segment in split_segments(text.strip(), self.segment):
             (tokens,) = surprises(self.llm, [Continuation.from_texts(segment, compressed)])
             token_count += len(tokens)
-            count = (
-                max(1, math.floor(self.rate * token_count + ALMOST)) - kept_count
-            )  # what one rounds off, the next one has
+            # What one segment rounds off, the next one has.
+            count = max(1, math.floor(self.rate * token_count + ALMOST)) - kept_count
             kept_count += min(count, len(tokens))
             compressed += keep_heaviest(segment, tokens, [token.nats for token in tokens], count)
         return compressed.strip()
@@ -212,9 +211,8 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
         for hit, text, plain_tokens, conditional_tokens, count in zip(
             hits, texts, alone, conditional, counts, strict=True
         ):
-            nats = {
-                token.start: token.nats for token in conditional_tokens
-            }  # where a question changes how the first word is cut
+            # By start, since a question may change how the first word is cut.
+            nats = {token.start: token.nats for token in conditional_tokens}
             weights = [token.nats - nats.get(token.start, token.nats) for token in plain_tokens]
             if short_text := keep_heaviest(text, plain_tokens, weights, count).strip():
                 short_hits.append(hit if short_text == hit.node.text.strip() else show_text(hit, short_text))

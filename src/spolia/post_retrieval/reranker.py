@@ -138,8 +138,9 @@ def reranker(
         if len([parameter for parameter in required if parameter != QUERY]) != 1:
             argument = "nodes" if batch else "node"
             raise WiringError(
-                f"{name} takes {', '.join(required) or 'nothing'}; a reranker takes {argument}, and {QUERY} if it wants it. "
-                f"Write def {name}({argument}): ..., or def {name}({argument}, {QUERY}): ..., and give others a default."
+                f"{name} takes {', '.join(required) or 'nothing'}; a reranker takes {argument}, and {QUERY} if it "
+                f"wants it. Write def {name}({argument}): ..., or def {name}({argument}, {QUERY}): ..., "
+                "and give others a default."
             )
         (node_parameter,) = (p for p in parameters if p.name in required and p.name != QUERY)
         keyword = "" if node_parameter.kind is node_parameter.POSITIONAL_ONLY else node_parameter.name

@@ -127,10 +127,10 @@ def _to_finite(score: float) -> float | None:
 class PromptReranker(Prompted, ModelReranker):
     """Base of rerankers that send one prompt for each hit, concurrently if the model waits.
 
-    One hit that cannot be judged leaves all in their order (`Judging`): scores of some and not of others would tell
-    which calls failed, not which hits are good.
+    One hit that cannot be judged leaves all in their order (`ModelReranker`): scores of some and not of others would
+    tell which calls failed, not which hits are good.
 
-    A subclass is a frozen dataclass with these fields and those of `Judging`, and writes `ask_model` and `score`.
+    A subclass is a frozen dataclass with these fields and those of `ModelReranker`, and writes `ask_model` and `score`.
 
     Args:
         llm: the language model.
@@ -184,7 +184,7 @@ class CrossEncoder(ModelReranker):
 
     Args:
         scorer: the model. All texts are given to it in one call.
-        top_k, judged, strict: as for every `Judging`.
+        top_k, judged, strict: as for every `ModelReranker`.
 
     Source: Nogueira, Cho, "Passage re-ranking with BERT", 2019.
 
@@ -218,7 +218,7 @@ class TART(ModelReranker):
     Args:
         scorer: the model, as `facebook/tart-full-flan-t5-xl`. All texts are given to it in one call.
         instruction: the purpose of a passage.
-        top_k, judged, strict: as for every `Judging`.
+        top_k, judged, strict: as for every `ModelReranker`.
 
     Source: Asai et al., "Task-aware retrieval with instructions", ACL Findings 2023.
 
@@ -250,7 +250,7 @@ class ColBERT(ModelReranker):
 
     Args:
         embedder: gives a vector for each token.
-        top_k, judged, strict: as for every `Judging`.
+        top_k, judged, strict: as for every `ModelReranker`.
 
     Source: Khattab, Zaharia, "ColBERT: efficient and effective passage search via contextualized late interaction over
     BERT", SIGIR 2020.
@@ -295,7 +295,7 @@ class MonoT5(PromptReranker):
         irrelevant: the word for irrelevant.
         top: tokens that are asked for.
         characters: of a hit that the model is shown, at most.
-        top_k, judged, strict: as for every `Judging`.
+        top_k, judged, strict: as for every `ModelReranker`.
 
     Source: Nogueira, Jiang, Pradeep, Lin, "Document ranking with a pretrained sequence-to-sequence model", 2020.
 
@@ -369,7 +369,7 @@ class UPR(PromptReranker):
         llm: a model with the capability `scores`.
         prompt: file with the place `{{passage}}`; the question is what follows it.
         characters: of a hit that the model is shown, at most.
-        top_k, judged, strict: as for every `Judging`.
+        top_k, judged, strict: as for every `ModelReranker`.
 
     Source: Sachan et al., "Improving passage retrieval with zero-shot question generation", EMNLP 2022.
 
@@ -422,7 +422,7 @@ class RankGPT(ModelReranker):
             when it cannot be read.
         characters: of a hit that the model is shown, at most.
         max_tokens: longest reply.
-        top_k, strict: as for every `Judging`.
+        top_k, strict: as for every `ModelReranker`.
 
     Source: Sun et al., "Is ChatGPT good at search? Investigating large language models as re-ranking agents", EMNLP
     2023.
@@ -536,8 +536,8 @@ class Critique(Operator[Ranking, Ranking]):
         verdicts = replies(Ask(self.llm, self.role, self.max_tokens), briefs)
         useful = tuple(hit for hit, judgement in zip(value.hits, verdicts, strict=True) if judgement is not False)
         if value.hits and not useful:
-            judgement = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
-            degrade(judgement, partly=True)
+            message = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
+            degrade(message, partly=True)
             useful = value.hits[:1]
         return value.but(hits=useful)
 
@@ -555,7 +555,7 @@ class PictureReranker(ModelReranker):
     Args:
         corpus: the store that holds the pictures.
         scorer: the model, as `RerankModel("jina-reranker-m0", "https://api.jina.ai/v1")`.
-        top_k, judged, strict: as for every `Judging`.
+        top_k, judged, strict: as for every `ModelReranker`.
 
     Source: Jina AI, "jina-reranker-m0", 2025.
 

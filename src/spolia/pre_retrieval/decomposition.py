@@ -28,7 +28,7 @@ class Decompose(QueryLLM[Plan]):
 
     Args:
         steps: at most; the prompt has the number (`{{steps}}`), and the rest is left out.
-        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
+        llm, role, max_tokens, temperature: as for every `QueryLLM`.
 
     Source: Zhou et al., "Least-to-most prompting enables complex reasoning in large language models", ICLR 2023.
 

@@ -59,7 +59,7 @@ class HyDE(ImaginedPassages):
         llm: the language model.
         passages: draws, one below the other; more than one need a temperature.
         beside: keep the query above the passage: for a search by words, which would miss the query's own.
-        role: prompt, reader and default (`AsksOfQuery`); without a passage the query goes on as it was.
+        role: prompt, reader and default (`QueryLLM`); without a passage the query goes on as it was.
         max_tokens: longest passage.
         temperature: 0 for the most probable passage.
 
@@ -100,7 +100,7 @@ class AveragedHyDE(ImaginedPassages):
         passages: N, draws at `temperature`.
         max_tokens: longest passage.
         temperature: above 0 where there are several passages.
-        llm, role: as for every `AsksOfQuery`.
+        llm, role: as for every `QueryLLM`.
 
     Raises:
         WiringError: for several passages at temperature 0; `embedder` is not one.

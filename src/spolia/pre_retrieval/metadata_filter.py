@@ -100,7 +100,7 @@ class ConstructFilter(QueryLLM[Query]):
         tries: further replies after one with conditions that are wrong.
         temperature: 0 for the most probable reply.
         role: prompt, with the places `{{fields}}` and `{{failed}}` too, reader and default.
-        llm, max_tokens: as for every `AsksOfQuery`.
+        llm, max_tokens: as for every `QueryLLM`.
 
     Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), query construction.
 

@@ -25,7 +25,7 @@ class Rewrite(QueryLLM[Query]):
 
     Args:
         longest: characters of a rewriting, as a multiple of those of the query.
-        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
+        llm, role, max_tokens, temperature: as for every `QueryLLM`.
 
     Raises:
         WiringError: where `longest` is below 1.
@@ -76,7 +76,7 @@ class StepBack(QueryLLM[Queries]):
     sees no question behind it, or says the same, the query is alone.
 
     Args:
-        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
+        llm, role, max_tokens, temperature: as for every `QueryLLM`.
 
     Source: Zheng et al., "Take a step back: evoking reasoning via abstraction in large language models", ICLR 2024.
 
@@ -115,7 +115,7 @@ class MultiQuery(QueryLLM[Queries]):
     Args:
         queries: rewordings, at most; the prompt has the number (`{{queries}}`).
         weight: of a rewording, where the query has 1.
-        llm, role, max_tokens, temperature: as for every `AsksOfQuery`.
+        llm, role, max_tokens, temperature: as for every `QueryLLM`.
 
     Raises:
         WiringError: for a weight below 0.
@@ -165,7 +165,7 @@ class Condense(QueryLLM[Query]):
         messages: how many of the newest messages are shown.
         characters: of each message that are shown, at most.
         role: prompt, with the places `{{history}}` and `{{question}}`, reader and default.
-        llm, max_tokens, temperature: as for every `AsksOfQuery`.
+        llm, max_tokens, temperature: as for every `QueryLLM`.
 
     Source: Anantha et al., "Open-domain question answering goes conversational via question rewriting" (QReCC),
     NAACL 2021.

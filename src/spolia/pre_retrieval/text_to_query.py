@@ -141,8 +141,8 @@ class TextToQuery(QueryLLM[QueryRows]):
         description = self.target.described()
         if len(description) > self.characters:
             note(
-                f"The description of {self.target.place} has {len(description)} characters; the model is shown the first "
-                f"{self.characters}. Name the tables that matter, or write a larger characters."
+                f"The description of {self.target.place} has {len(description)} characters; the model is shown the "
+                f"first {self.characters}. Name the tables that matter, or write a larger characters."
             )
         return description[: self.characters]
 
@@ -167,7 +167,7 @@ class TextToSQL(TextToQuery):
         max_tokens: longest statement.
         temperature: 0 for the most probable statement.
         role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default.
-        llm: as for every `AsksOfQuery`.
+        llm: as for every `QueryLLM`.
 
     Raises:
         StatementError: when it runs: no statement could be run. With `Guard` another way is taken then.
@@ -228,7 +228,7 @@ class TextToCypher(TextToQuery):
         max_tokens: longest statement.
         temperature: 0 for the most probable statement.
         role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default.
-        llm: as for every `AsksOfQuery`.
+        llm: as for every `QueryLLM`.
 
     Raises:
         StatementError: when it runs: no statement could be run. With `Guard` another way is taken then.

@@ -50,8 +50,7 @@ class AlignedLists:
         return self.spread([competition_ranks(scores) for scores in self.scores], [np.inf] * len(self.scores))
 
     def select_best(self, scores: Numbers, weights: Sequence[float], top_k: int | None = None) -> Places:
-        """Return int64[variants, top_k] by scores float64[variants, documents]; ties by rank in weighted lists, by
-        name."""
+        """Return int64[variants, top_k] by scores float64[variants, documents]; ties by weighted rank, then by name."""
         weighted_ranks = self.ranks[[index for index, weight in enumerate(weights) if weight > 0]]
         first = weighted_ranks.min(axis=0, initial=np.inf)
         contenders: list[int] = _find_contenders(scores, top_k).tolist()

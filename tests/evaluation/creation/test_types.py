@@ -44,7 +44,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def hops(*more: tuple[str, ...]) -> ScriptedModel:
     passage_mark = r"passages number=\"2\""
     return ScriptedModel((
-        *more, (JOINS, JOINED), (POINTS, "yes"), (ANSWERS + passage_mark, QUOTED), (ANSWERS, "I do not know."), (JUDGES, "yes"),
+        *more, (JOINS, JOINED), (POINTS, "yes"), (ANSWERS + passage_mark, QUOTED), (ANSWERS, "I do not know."),
+        (JUDGES, "yes"),
     ))  # fmt: skip
 
 

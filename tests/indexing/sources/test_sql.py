@@ -66,7 +66,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
         observed_texts.clear()
         return sorted_texts
 
-    monkeypatch.setattr(sql._RowStream, "_take", noting)
+    monkeypatch.setattr(sql._RowStream, "_add_row", noting)
     return now
 
 

@@ -57,7 +57,7 @@ def made(cls: Any, reply: str, draw: st.DataObject) -> Operator[Part, Pieces]:
     """One with what it needs; a model says `reply`, whatever it is asked."""
     hints = get_type_hints(cls)
     needed = [f for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
-    return cls.made({f.name: _needed(hints[f.name], reply, draw) for f in needed})  # type: ignore[no-any-return]
+    return cls.from_fields({f.name: _needed(hints[f.name], reply, draw) for f in needed})  # type: ignore[no-any-return]
 
 
 def _needed(hint: Any, reply: str, draw: st.DataObject) -> Any:

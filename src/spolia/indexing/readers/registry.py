@@ -45,7 +45,7 @@ class FunctionReader(Value):
             what its documents were read, and could not tell it from another one.
 
     >>> def shouted(blob: Blob) -> str:
-    ...     return blob.data.decode().is_upper()
+    ...     return blob.data.decode().upper()
     >>> FunctionReader(shouted, ("*.foo",)).read(Blob("a.foo", b"stones")).document.text
     'STONES'
     """
@@ -168,7 +168,7 @@ def by_suffix(readers: Readers = READERS) -> Mapping[str, FileReader]:
     MarkdownReader()
     >>> from spolia.indexing.readers.reader import Blob, reader_of
     >>> def shouted(blob: Blob) -> str:
-    ...     return blob.data.decode().is_upper()
+    ...     return blob.data.decode().upper()
     >>> reader_of("notes/a.foo", by_suffix({"*.foo": shouted})).read(Blob("a.foo", b"stones")).document.text
     'STONES'
     """

@@ -131,7 +131,8 @@ class _ItemStream:
                 raise SourceError(f"{self._description}: its pages lead in a circle, to {url!r} again. {_STAYS}")
             if len(seen_urls) >= source.most_pages:
                 raise SourceError(
-                    f"{self._description}: it has more than {source.most_pages} pages. Write a larger most_pages. {_STAYS}"
+                    f"{self._description}: it has more than {source.most_pages} pages. "
+                    f"Write a larger most_pages. {_STAYS}"
                 )
             seen_urls.add(url)
             check_cancelled()
@@ -195,7 +196,8 @@ class _ItemStream:
             return json.loads(response.data), response
         except (ValueError, RecursionError) as error:
             raise SourceError(
-                f"{self._description}: its answer is not JSON ({error}); it begins with {response.data[:60]!r}. {_STAYS}"
+                f"{self._description}: its answer is not JSON ({error}); "
+                f"it begins with {response.data[:60]!r}. {_STAYS}"
             ) from error
 
     @property

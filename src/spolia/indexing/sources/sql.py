@@ -111,8 +111,8 @@ def translate_errors(source: "SQLRows", count_rows: Callable[[], int]) -> Iterat
         if not is_lost:
             raise SourceError(f"{name} refuses: {message}. Check rows, columns and rights.") from error
         raise SourceUnavailable(
-            f"{name} is not there, or broke off after {count_rows()} rows: {message}. Published documents stay; the next run "
-            "goes on."
+            f"{name} is not there, or broke off after {count_rows()} rows: {message}. "
+            "Published documents stay; the next run goes on."
         ) from error
 
 

@@ -271,9 +271,8 @@ class DryRun(Staging):
             group_count.characters += len(item.text)
             group_count.tokens += estimate_tokens(item.text)
             sample = group_count.sample.setdefault(embedding.embedder, [])
-            if (
-                group_count.texts & (group_count.texts - 1) == 0 and len(sample) < SAMPLED_TEXTS
-            ):  # the 1st, 2nd, 4th, 8th …
+            # The 1st, 2nd, 4th, 8th … text.
+            if group_count.texts & (group_count.texts - 1) == 0 and len(sample) < SAMPLED_TEXTS:
                 sample.append(item.text)
 
 

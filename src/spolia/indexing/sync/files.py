@@ -66,8 +66,8 @@ class File(Value):
 class Files(Mapping[str, File]):
     """Files by uri, in the order in which they came.
 
-    There may be many, of which few have changed. So plain tuples are `entries`, which Python's collector of garbage leaves
-    out, and a `File` is made when it is asked for.
+    There may be many, of which few have changed. So `entries` holds plain tuples, which Python's collector of garbage
+    leaves out, and a `File` is made when it is asked for.
     """
 
     def __init__(self, readers: Mapping[str, FileReader]) -> None:
@@ -157,8 +157,8 @@ class FileListing:
     Attributes:
         unread: number of files that no reader knows, by suffix.
         unknown: their uris: what another reader made of them before is kept.
-        unlisted: folders that could not be listed, or hold what could not be looked at, as uris with `/` at the end, the
-            whole folder as an empty one; what is in them is not known.
+        unlisted: folders that could not be listed, or hold what could not be looked at, as uris with `/` at the end,
+            the whole folder as an empty one; what is in them is not known.
         source: where it is from, by the name under which a store remembers that.
         cursors: how far each part was read with this batch; an empty one is forgotten.
         folder: as the caller named it; empty where this is not all of a folder.
@@ -566,9 +566,10 @@ def refuse_other_folder(listing: FileListing, stamps: Mapping[str, Stamp], write
         return
     origin = f"of {root}, and " if root else "and "
     raise FolderError(
-        f"{writer.store} holds {len(stored_files)} documents {origin}{common_count or 'none'} of them {'are' if common_count > 1 else 'is'} "
-        f"in {listing.folder}: to index it would forget the others. A store has one folder: name that, or another "
-        "--store, or write --rebuild (rebuild=True) to forget what it holds."
+        f"{writer.store} holds {len(stored_files)} documents {origin}{common_count or 'none'} of them "
+        f"{'are' if common_count > 1 else 'is'} in {listing.folder}: to index it would forget the others. "
+        "A store has one folder: name that, or another --store, "
+        "or write --rebuild (rebuild=True) to forget what it holds."
     )
 
 

@@ -118,9 +118,8 @@ class RequestedGroups:
         ]
         definition, lineage = definitions.get(manifest.group), (manifest.parent, manifest.ref)
         embedders, unknown = list[Embedder | SparseEmbedder](), list[GroupError]()
-        for (
-            group_embedding
-        ) in manifest.embeddings:  # of one that is not known, nodes may lack what the others give all the same
+        # Of an embedding that is not known, nodes may lack vectors; the others are made all the same.
+        for group_embedding in manifest.embeddings:
             try:
                 embedders.append(embedder_of(group_embedding, manifest.group, known_embedders))
             except GroupError as error:
@@ -208,9 +207,10 @@ def _describe_missing_embedder(stored: Manifest) -> str:
         else ""
     )
     return (
-        f"Group {stored.group!r} of the store is embedded with {embedding.embedder!r}, and no embedder was named. Write the "
-        f"same one: embedder={f'{name}(…)' if name else 'it'}, whose name is {embedding.embedder!r}, with the splitter that "
-        f"is there: {stored.transform}. To search by words only from now on: rebuild=True (--rebuild)."
+        f"Group {stored.group!r} of the store is embedded with {embedding.embedder!r}, and no embedder was named. "
+        f"Write the same one: embedder={f'{name}(…)' if name else 'it'}, whose name is {embedding.embedder!r}, "
+        f"with the splitter that is there: {stored.transform}. "
+        "To search by words only from now on: rebuild=True (--rebuild)."
     )
 
 
@@ -317,9 +317,8 @@ class Batch:
         document, node_count = item.reading.document, NodeCount(self._embedder)
         is_there = item.is_forced and self.writer.holds(document)
         self.recounted.add(document.id)
-        if document_nodes is None and not self.writer.holds(
-            document
-        ):  # what was there has gone with what its source held
+        # What was there has gone with what its source held.
+        if document_nodes is None and not self.writer.holds(document):
             (document_nodes,) = grow([document], self.builds)
         if document_nodes is not None:
             self._refuse_unmade(item, document_nodes, is_there)
@@ -340,9 +339,8 @@ class Batch:
                 self.writer.unmake(document.id, document_nodes.by_group)
             store_nodes(self.writer, document_nodes)
             self._refuse_unmade(item, document_nodes, False)
-            if not isinstance(
-                document_nodes.by_group.get(self.main), list
-            ):  # they were counted as they passed, or the group failed
+            # Nodes that are no list were counted as they passed, or the group failed.
+            if not isinstance(document_nodes.by_group.get(self.main), list):
                 report = (
                     node_count.update_report(report, document)
                     if self.main in document_nodes.by_group

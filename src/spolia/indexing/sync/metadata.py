@@ -34,8 +34,8 @@ class DocumentLabels:
 
     Args:
         access: None if the caller does not say who may read a file.
-        stored_readers: who may read what the store has of these files, by uri, unless the caller gives a list; None where
-            everybody may read all that was ever in it.
+        stored_readers: who may read what the store has of these files, by uri, unless the caller gives a list; None
+            where everybody may read all that was ever in it.
         is_closed: whether the store has something that not everybody may read.
     """
 
@@ -52,7 +52,7 @@ class DocumentLabels:
         self._containers[uri] = container
 
     def readers(self, uri: str) -> Readers:
-        """Return who may read a file, in order; raise StoreError if a new file has none in a store that is not public."""
+        """Return who may read a file, in order; raise StoreError if nothing says so in a store that is not public."""
         if (container := self._containers.get(uri)) is None:
             return self._own_readers(uri)
         with suppress(StoreError, QueryError):
@@ -75,7 +75,7 @@ class DocumentLabels:
         return stored_readers.get(uri, ())
 
     def meta(self, uri: str) -> Meta:
-        """Return the caller's fields, one entry for each value; raise DocumentError if the caller's function gave none."""
+        """Return the caller's fields, one entry for each value; raise DocumentError if their function gave none."""
         if self.metadata is None:
             return ()
         if uri not in self._metas:

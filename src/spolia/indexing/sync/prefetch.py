@@ -237,9 +237,8 @@ class Prefetch:
                 raise DocumentError(f"It has {source.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
             executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, EMPTY_PLAN)
             prepared = executor.prepare(reader, source.blob, plan)
-            if (
-                prepared.reading.document.uri != source.blob.uri
-            ):  # whose readers and metadata would be those of another file
+            # Its readers and metadata would be those of another file.
+            if prepared.reading.document.uri != source.blob.uri:
                 raise DocumentError(
                     f"The {reader.name} reader gave a document of {prepared.reading.document.uri!r:.80} for "
                     f"{source.blob.uri!r:.80}. Make it with blob.document(reader, text)."

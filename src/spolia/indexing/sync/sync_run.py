@@ -102,9 +102,8 @@ def run_round(
     if revoked.removed or renews:
         stamps = staging.stamps(round_listing.uris)
     rebuilt: list[str] = []
-    if (
-        options.rebuild and old_manifests and old_manifests != staging.manifests
-    ):  # what was there is found until all is made
+    # What was there is found until all is made.
+    if options.rebuild and old_manifests and old_manifests != staging.manifests:
         options, new_manifests = replace(options, batch=None), staging.manifests
         rebuilt = [
             name
@@ -324,7 +323,7 @@ class SyncRun:
             row = row.but(size=item.row.size, mtime_ns=item.row.mtime_ns, reader=item.row.reader)
             self._fail(Unreadable(row, str(error), None), item.reader.name, container)
         finally:
-            if "found" in vars(item):
+            if "source" in vars(item):
                 self.prefetch.drop(item.source.blob)
         batch = self.pending_batch
         if len(batch.pending) >= self._cut_at_once or batch.weight >= WEIGHT_AT_ONCE or self._is_late:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypedDict, Unpack
 
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.operator import Operator
 from spolia.errors import DegradedWarning, DocumentError
 from spolia.filters import Field
@@ -80,7 +81,8 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[Indexi
     """
     if unknown := sorted(set(options) - set(IndexingOptions.__annotations__)):
         raise TypeError(
-            f"add_texts() has no argument {', '.join(unknown)}. It has: {', '.join(sorted(IndexingOptions.__annotations__))}."
+            f"add_texts() has no argument {', '.join(unknown)}. "
+            f"It has: {', '.join(sorted(IndexingOptions.__annotations__))}."
         )
     refuse_no_corpus(corpus, "add_texts(corpus, {NAME: TEXT})")
     if not isinstance(texts, Mapping):
@@ -110,6 +112,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[Indexi
     return report
 
 
+@renamed_arguments(within="parent_folder")
 @contextmanager
 def temporary(
     documents: Sequence[str | Path] | Mapping[str, str] | str | Path,

@@ -81,7 +81,8 @@ def _make_piece(item: object, part: Part, places: TextPlaces) -> Piece:
 def _piece_from_mapping(item: Mapping[Any, Any], places: TextPlaces) -> Piece:
     if unknown := [name for name in item if name not in PIECE_FIELDS]:
         raise WiringError(
-            f"returned a dict with {unknown[0]!r}. Its names are {', '.join(PIECE_FIELDS)}; other fields belong in 'meta'."
+            f"returned a dict with {unknown[0]!r}. Its names are {', '.join(PIECE_FIELDS)}; "
+            "other fields belong in 'meta'."
         )
     values = dict(item)
     text = values["text"] = "" if values.get("text") is None else str(values["text"])
@@ -230,7 +231,7 @@ def transform(
         refuse_non_function(function, "transform")
         argument_type, refs = _read_parameters(function)
         wants = refs is not None and inspect.signature(function).parameters[REFS].default is inspect.Parameter.empty
-        attributes = {"given": argument_type, "refs": refs, "wants_refs": wants}
+        attributes = {"argument_type": argument_type, "refs": refs, "wants_refs": wants}
         types = (Part, tuple[Piece, ...])
         return FunctionTransform.from_function(
             function, types, version=version, cached=cached, waits=waits, **attributes

@@ -161,7 +161,7 @@ def _is_name(run: list[Word], name_words: set[str], nouns: bool) -> bool:
 
 
 def _find_end(text: str, last: Word) -> int:
-    """Return where a name ends that ends with a word: without what does not belong to it, after the full stop of `U.S.`"""
+    """Return where a name with this last word ends: without what does not belong to it, after the stop of `U.S.`"""
     is_dotted = len(last.text) == 1 and text[last.start - 1 : last.start] == text[last.end : last.end + 1] == "."
     return last.end + 1 if is_dotted else last.end - _tail_length(last.text)
 

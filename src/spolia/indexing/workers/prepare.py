@@ -62,7 +62,7 @@ def prepare(reader: FileReader, blob: Blob, plan: SplitPlan = EMPTY_PLAN) -> Pre
 
     >>> from spolia.indexing.readers.text import TextReader
     >>> from spolia.indexing.splitters.text_units import Sentences
-    >>> plan = SplitPlan.of([GroupBuild("sentence", Sentences())])
+    >>> plan = SplitPlan.from_builds([GroupBuild("sentence", Sentences())])
     >>> found = prepare(TextReader(), Blob("a.txt", b"Spolia are stones. Builders take them."), plan)
     >>> [piece.text for piece in found.pieces["sentence"][0]]
     ['Spolia are stones.', 'Builders take them.']

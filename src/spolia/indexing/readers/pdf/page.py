@@ -254,7 +254,7 @@ def _find_tables(
     a, b, c, d = np.array([grid.area for grid in grids]).T[:, :, None]
     is_inside = (left < c) & (a < right) & (top < d) & (b < bottom)
     many = is_inside @ np.where(bottom - top > right - left, 2, 1) > 1  # one line is no table, unless it is rotated
-    stretches = [(lines[number].at, lines[number].end) for number in is_inside[many].any(0).nonzero()[0].tolist()]
+    stretches = [(lines[number].start, lines[number].end) for number in is_inside[many].any(0).nonzero()[0].tolist()]
     if not stretches:
         return [], NO_LETTERS
     letters = letters_of(text_page, text, stretches, sheet)

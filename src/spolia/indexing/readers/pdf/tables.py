@@ -455,9 +455,8 @@ def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
     if count < (2 if frame.is_ruled and len(heights) > 2 else 3) or len(heights) < 2:
         return None
     sides = frame.sides
-    minimum_sides = (
-        3 if frame.is_ruled or not len(grid.vertical) else 4
-    )  # shaded lines of a listing have two: their numbers, and code
+    # Shaded lines of a listing have two columns: their numbers, and code.
+    minimum_sides = 3 if frame.is_ruled or not len(grid.vertical) else 4
     if not minimum_sides <= len(sides) <= _MOST_CELLS // len(heights) or frame.crossing_lines * 4 > count:
         return None
     rows, columns = frame.number_rows()
