@@ -231,7 +231,7 @@ def sync_files() -> int:
 
 
 def cold_walk() -> dict[str, int]:
-    """Count the functions that `spolia index` and `spolia ask` enter in a new process for one text file, and the depth."""
+    """Count the functions that `spolia index` and `spolia ask` enter in a new process, and the depth of calls."""
     with TemporaryDirectory() as place:
         (Path(place) / "notes").mkdir()
         (Path(place) / "notes" / "ferry.txt").write_text("The ferry sailed twice each day.")

@@ -174,8 +174,8 @@ class Page:
         return " ".join(element.text().split()) if element is not None else ""
 
     def read_content(self) -> Layout:
-        """Read all text but the navigation; that too if the page has no other text. Image regions carry the sources of their
-        pictures."""
+        """Read all text but the navigation; that too without other text. Image regions carry the sources of
+        their pictures."""
         body, layout = self.tree.body or self.tree.root, Layout()
         self.menus = sum(bool(menu.text().strip()) for menu in self.tree.css('nav, [role="navigation"]'))
 
@@ -203,8 +203,8 @@ class Page:
 
 
 def _extract_main(html: str) -> Any:
-    """Parse the main content that trafilatura extracts; None if it finds nothing. Its defaults lose lists on pages that a
-    table lays out."""
+    """Parse the main content that trafilatura extracts; None if it finds nothing. Its defaults lose lists on
+    pages that a table lays out."""
     main_html = trafilatura.extract(
         html,
         output_format="html",

@@ -232,7 +232,7 @@ MOST_SITEMAPS, MOST_LOCATIONS, LARGEST_SITEMAP = 100, 50_000, 60_000_000
 
 
 def list_sitemap(url: str, fetch: Callable[[str], Fetched]) -> Iterator[str]:
-    """Yield addresses of pages in a sitemap and in the sitemaps of its own host that it names; `fetch` asks for them."""
+    """Yield addresses of pages in a sitemap and in the sitemaps that it names on its host; `fetch` asks for them."""
     todo, seen_urls = deque([url]), set[str]()
     while todo:
         if (sitemap := todo.popleft()) in seen_urls:
