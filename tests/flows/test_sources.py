@@ -27,7 +27,7 @@ from tests.flows.test_published import (
     preferring,
     said,
     web,
-)  # fmt: skip
+)
 
 ACTS = Model((("<log", "<thought>!</thought><answer>Espoo</answer>"), ("", LOOK)))
 READS = Model((("<passage>[\\s\\S]*Salt", "no"), ("<passage>", "yes"), ("", "Espoo [1].")))

@@ -214,8 +214,11 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
 def given_to(op: Operator[Any, Any], query: Query, rankings: Sequence[Ranking]) -> list[Any]:
     """Values of the type that an operator takes, made of the query and of what the asker has found."""
     values: Mapping[Any, list[Any]] = {
-        Query: [query], Ranking: list(rankings), Sequence[Ranking]: [tuple(rankings)], SampleRange: [SampleRange(0, 50)],
-    }  # fmt: skip
+        Query: [query],
+        Ranking: list(rankings),
+        Sequence[Ranking]: [tuple(rankings)],
+        SampleRange: [SampleRange(0, 50)],
+    }
     if op.takes() not in values:
         pytest.fail(
             f"What does {op.short} take? Add a value of type {op.takes()} to given_to in tests/run/access_paths.py."

@@ -43,7 +43,7 @@ from tests.run.flows import (
     flows,
     outcome,
     queries,
-)  # fmt: skip
+)
 
 CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "run_contract.md"
 

@@ -235,7 +235,7 @@ def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest
         walked.append(id(flow))
         return walk_values(flow)
 
-    monkeypatch.setattr(lane_module, "inside", noted)
+    monkeypatch.setattr(lane_module, "walk_values", noted)
     flow, previous_count = calls_local.but() >> read, len(lane_module._NAMES)
     with Run() as run, run.lane() as lane:
         flow(Query("q"))

@@ -86,9 +86,8 @@ def test_the_account_of_a_question_has_what_each_step_did(
         calls[names[number]] += 1
         failed[names[number]] += outcome in ("failed", "in vain", "raised")
     steps = [item for item in lane.count_calls(flow) if item.step in names.values()]
-    assert not any(
-        item.failed for item in lane.count_calls(flow) if item not in steps
-    )  # what passes a failure on has not failed
+    # What passes a failure on has not failed.
+    assert not any(item.failed for item in lane.count_calls(flow) if item not in steps)
     assert {item.step: item.calls for item in steps} == dict(calls)
     assert {item.step: item.failed for item in steps} == dict(failed)
     assert all(item.never_worked == (item.failed == item.calls) for item in steps)

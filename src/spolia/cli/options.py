@@ -60,7 +60,7 @@ Redact: TypeAlias = Annotated[
     list[str] | None,
     option(
         "--redact KIND",
-        "Hide email, phone, iban, card, ip or secret, or what FILE.py:NAME finds: an object with found(text); "
+        "Hide email, phone, iban, card, ip or secret, or what FILE.py:NAME finds: an object with find_sensitive(text); "
         "repeatable.",
     ),
 ]

@@ -18,9 +18,9 @@ def build_redactor(names: Sequence[str] | None) -> Redactor | None:
             continue
         value = getattr(load_module(place, "--redact"), name, None)
         value = value() if isinstance(value, type) else value
-        if not isinstance(value, Redactor):
+        if not isinstance(value, Redactor) and not hasattr(value, "found"):  # its former name
             raise QueryError(
-                f"--redact {notation}: {place} has no redactor {name!r}. Write an object with found(text)."
+                f"--redact {notation}: {place} has no redactor {name!r}. Write an object with find_sensitive(text)."
             )
         own_redactors.append(value)
     redactors = [*([Patterns(tuple(kinds))] if kinds else []), *own_redactors]

@@ -207,7 +207,8 @@ def _check_route(op: Route[Any, Any]) -> Iterator[Problem]:
         if name not in router_names and name != op.default:
             yield Problem(
                 f"arms.{name}",
-                f"This arm can never run: the router only names {', '.join(router_names)}. Rename the arm, or take it out.",
+                f"This arm can never run: the router only names {', '.join(router_names)}. Rename the arm, or take it "
+                "out.",
             )
     for name in router_names:
         if name not in arms:
@@ -324,8 +325,8 @@ def _check_samples(op: Then[Any, Any]) -> Iterator[Problem]:
         if isinstance(samples, Samples) and samples.n > 1 and later_steps and not any(map(_may_vary, later_steps)):
             yield Problem(
                 f"steps.{index}",
-                f"The {samples.n} samples come out equal: no step after Samples({samples.n}) draws at random. Give its model's "
-                "step a temperature above 0, for example temperature=0.7, or take Samples out.",
+                f"The {samples.n} samples come out equal: no step after Samples({samples.n}) draws at random. Give its "
+                "model's step a temperature above 0, for example temperature=0.7, or take Samples out.",
             )
 
 

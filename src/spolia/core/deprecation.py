@@ -1,12 +1,13 @@
-"""Former names of keyword arguments, accepted for one minor version."""
+"""Former names of keyword arguments and methods, accepted for one minor version."""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from warnings import warn
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
+Class = TypeVar("Class", bound=type)
 
 
 def renamed_arguments(**names: str) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
@@ -44,3 +45,27 @@ def renamed_arguments(**names: str) -> Callable[[Callable[P, Result]], Callable[
         return call
 
     return decorate
+
+
+def renamed_methods(**names: str) -> Callable[[Class], Class]:
+    """Accept calls of methods of a class by their former names too, with a `DeprecationWarning`.
+
+    Args:
+        names: the present name of each method, by its former one.
+    """
+
+    def decorate(cls: Class) -> Class:
+        for former, name in names.items():
+            setattr(cls, former, _former_method(f"{cls.__qualname__}.{former}", name))
+        return cls
+
+    return decorate
+
+
+def _former_method(label: str, name: str) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **arguments: Any) -> Any:
+        text = f"{label} is {name} now. The former name goes with the next minor version."
+        warn(text, DeprecationWarning, stacklevel=2)
+        return getattr(self, name)(*args, **arguments)
+
+    return call

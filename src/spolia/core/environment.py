@@ -93,7 +93,7 @@ def is_display_only() -> bool:
 
 
 def env_of(value: Any) -> dict[str, bool]:
-    """Return the variables that a value reads (`…_env`, or `env_names`), each with whether the value itself names it."""
+    """Return the variables that a value reads (`…_env`, or `env_names`), and whether the value itself names each."""
     if isinstance(declared_names := getattr(value, "env_names", None), dict):
         return declared_names
     if not is_dataclass(value) or isinstance(value, type):
@@ -133,7 +133,7 @@ def refuse_env(value: Any) -> None:
                 else ""
             )
             raise VariableRefused(
-                f"{type(value).__name__} reads the environment variable {name}{destination}; you have not allowed that. If "
-                f"you trust this server, add --allow-env {name}, or set {ALLOWED}={name} for all commands; in Python "
-                f"write `with allow_env({name!r}):`, or load(…, env=({name!r},)).{unneeded}"
+                f"{type(value).__name__} reads the environment variable {name}{destination}; you have not allowed "
+                f"that. If you trust this server, add --allow-env {name}, or set {ALLOWED}={name} for all commands; in "
+                f"Python write `with allow_env({name!r}):`, or load(…, env=({name!r},)).{unneeded}"
             )

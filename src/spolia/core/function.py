@@ -60,7 +60,7 @@ class Function(Operator[In, Out]):
         if reason and attributes.get("cached"):
             raise WiringError(f"{name} cannot be cached: {reason}")
         digest_extras = (os.urandom(16),) if reason else _defaults(function)
-        own = {"function": staticmethod(function), "types": types, "name": name, "beside": digest_extras}
+        own = {"function": staticmethod(function), "types": types, "name": name, "digest_extras": digest_extras}
         own["source"] = source_of(function)  # now, since the file may be another one by the time that it is needed
         home = getattr(function, "__module__", None) or __name__
         dunders = {"__module__": home, "__qualname__": name, "__doc__": function.__doc__}
@@ -176,7 +176,7 @@ def step(
     >>> from spolia.types import Query
     >>> @step
     ... def shouted(query: Query) -> Query:
-    ...     return query.rewritten(query.text.is_upper())
+    ...     return query.rewritten(query.text.upper())
     >>> (shouted >> shouted)(Query("why?")).text
     'WHY?'
     """

@@ -380,8 +380,8 @@ class Operator(ABC, Generic[In, Out]):
     def refuse_result(self, result: object) -> NoReturn:
         """Refuse a result that does not have the declared type."""
         raise WiringError(
-            f"{self.short} gives {result!r:.60} ({type(result).__name__}), and declares {name_of(self._declared()[1])}. "
-            f"Correct what it returns, or what it declares{_place(self)}."
+            f"{self.short} gives {result!r:.60} ({type(result).__name__}), and declares "
+            f"{name_of(self._declared()[1])}. Correct what it returns, or what it declares{_place(self)}."
         )
 
     def checked_results(self, values: Sequence[Any]) -> list[Any]:
@@ -391,7 +391,8 @@ class Operator(ABC, Generic[In, Out]):
         if results is None or len(results) != len(values):
             description = f"{outputs!r:.60}" if results is None else f"{len(results)} results"
             raise WiringError(
-                f"{self.short}.apply_batch gave {description} for {len(values)} values; one for each is due{_place(self)}."
+                f"{self.short}.apply_batch gave {description} for {len(values)} values; one for each is due"
+                f"{_place(self)}."
             )
         return results
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+from warnings import warn
 
 from spolia.core.patterns import pattern
 from spolia.errors import QueryError
@@ -75,7 +76,7 @@ class Redactors(Value):
 
     def find_sensitive(self, text: str, /) -> Iterator[Finding]:
         for redactor in self.each:
-            yield from redactor.find_sensitive(text)
+            yield from _find_sensitive(text, redactor)
 
 
 def _is_card(digits: str) -> bool:
@@ -92,10 +93,22 @@ def _is_iban(text: str) -> bool:
 CHECKS = {"card": _is_card, "iban": _is_iban}
 
 
+def _find_sensitive(text: str, redactor: Any) -> Iterable[Finding]:
+    """Ask a redactor, also one that has the method by its former name `found`."""
+    if hasattr(redactor, "find_sensitive") or not hasattr(redactor, "found"):
+        return redactor.find_sensitive(text)  # type: ignore[no-any-return]
+    warn(
+        f"{type(redactor).__name__}.found is find_sensitive now. The former name goes with the next minor version.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return redactor.found(text)  # type: ignore[no-any-return]
+
+
 def _find_places(text: str, redactor: Redactor) -> Iterator[Finding]:
     """Yield the places in the order of the text; of two that overlap the rest of the second after the first."""
     end = 0
-    for start, stop, kind in sorted(redactor.find_sensitive(text)):
+    for start, stop, kind in sorted(_find_sensitive(text, redactor)):
         if (stop := min(stop, len(text))) > max(start, end):
             yield max(start, end), stop, kind
             end = stop

@@ -26,4 +26,4 @@ def _replace_fields(value: Any, change: Callable[[Any], Any]) -> Any:
     new_values = {name: replace_parts(item, change) for name, item in field_values.items()}
     if all(new_values[name] is item for name, item in field_values.items()):
         return value
-    return value.made(new_values) if isinstance(value, Operator) else replace(value, **new_values)
+    return value.from_fields(new_values) if isinstance(value, Operator) else replace(value, **new_values)

@@ -34,7 +34,7 @@ class Reservation:
 
 
 class RunContext(Protocol):
-    """Services of the current run for a step; `spolia.run` implements it. `op` is an operator, which is built on this."""
+    """Services of the current run for a step; `spolia.run` implements it. `op` is an operator, built on this."""
 
     def step(self, op: Any, value: Any) -> Any: ...
     def batch(self, op: Any, values: Sequence[Any], rows: Sequence[int] | None) -> list[Any]: ...
@@ -64,7 +64,7 @@ class RunContext(Protocol):
 
 current_context: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
 _late_steps: ContextVar[tuple[object, ...]] = ContextVar("late", default=())
-"""The steps whose hits the step after them fetches; see `called_late`."""
+"""The steps whose hits the step after them fetches; see `call_late`."""
 _degradation_reasons: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
 _allowed: ContextVar[tuple[list[int], ...]] = ContextVar("allowed", default=())
 """How many calls each guard around a step still allows where there is no run."""
@@ -215,6 +215,13 @@ def record_access(address: Addressed) -> None:
     """Record that a store or model is opened: a cached step that has it in no field is not kept."""
     if (context := current_context.get()) is not None:
         context.record_access(address)
+
+
+def reach(address: Addressed) -> None:
+    """Record an access, by the function's former name."""
+    text = "reach is record_access now. The former name goes with the next minor version."
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    record_access(address)
 
 
 def access() -> frozenset[str]:

@@ -13,9 +13,8 @@ from spolia.errors import WiringError
 
 Bindings = dict[Any, Any]
 
-MAX_COUNT = (
-    2**63 - 1
-)  # what a number of hits, steps or neighbours may be at most: as far as libraries and databases count
+MAX_COUNT = 2**63 - 1
+"""The largest number of hits, steps or neighbours: as far as libraries and databases count."""
 
 
 def refuse_counts(op: Any, *names: str, minimum: int = 1, optional: bool = False) -> None:

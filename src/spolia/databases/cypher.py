@@ -1,12 +1,13 @@
 """Cypher over a graph in a file, by kglite, in a worker process that can open no file.
 
 kglite reads any file by `LOAD CSV`, so its process closes that door once the graph is loaded (`RLIMIT_NOFILE` 0). Its
-dialect differs from openCypher in places. `checked` refuses those: a refused statement is better than wrong rows.
+dialect differs from openCypher in places. `rewrite_statement` refuses those: a refused statement is better than
+wrong rows.
 
 - kglite gives nodes properties that they lack (`id`, `title`, `type`, `label`). So the keys of the graph are stored
   with a prefix, and those of a statement are rewritten.
-- `checked` refuses clauses and functions that openCypher lacks, dynamic keys (`n[x]`, `keys(n)`), regular expressions
-  and a relationship in two patterns: with a condition on its end kglite finds nothing.
+- `rewrite_statement` refuses clauses and functions that openCypher lacks, dynamic keys (`n[x]`, `keys(n)`), regular
+  expressions and a relationship in two patterns: with a condition on its end kglite finds nothing.
 - Of its optimizer only passes run that choose where a search begins (`_PASSES`): others lose rows.
 - A graph is compared with what kglite holds of it: it makes one type of mixed values.
 """
@@ -288,7 +289,10 @@ def build_graph(plain: Mapping[str, Any]) -> LoadedGraph:
         for key, value in properties.items():
             values[key].append(value)
     spec = {
-        "nodes": [{"type": kind, "id_field": ID, "title_field": ID, "records": properties} for kind, properties in nodes.items()],
+        "nodes": [
+            {"type": kind, "id_field": ID, "title_field": ID, "records": properties}
+            for kind, properties in nodes.items()
+        ],
         "connections": [
             {
                 "type": kind, "source_type": start, "source_id_field": FROM, "target_type": end, "target_id_field": TO,

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from spolia.core.deprecation import renamed_methods
 from spolia.core.run_context import check_cancelled
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StatementError, WiringError
@@ -81,6 +82,7 @@ class QueryLimits(Value):
             raise WiringError(f"timeout_s is {self.timeout_s}. Write seconds above 0.")
 
 
+@renamed_methods(written="to_markdown")
 @dataclass(frozen=True)
 class QueryRows(Value):
     """The rows of a statement.
@@ -131,7 +133,7 @@ class QueryRows(Value):
     def to_markdown(self) -> str:
         """Return a table in Markdown; a value with line breaks or bars stays in its cell.
 
-        >>> print(QueryRows(("name", "age"), (("Ann|", 7), (None, 8))).written())
+        >>> print(QueryRows(("name", "age"), (("Ann|", 7), (None, 8))).to_markdown())
         | name | age |
         |---|---|
         | Ann\\| | 7 |

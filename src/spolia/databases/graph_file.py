@@ -47,7 +47,7 @@ class PropertyGraph(Value):
     """A graph of nodes and relationships. StoreError if two nodes share an id, or a relationship lacks a node.
 
     >>> graph = PropertyGraph((Entity("o", ("Person",)), Entity("n", ("Firm",))), (Relation("WORKS_AT", "o", "n"),))
-    >>> [(relation.type, other.id) for relation, other in graph.around("n", -1)]
+    >>> [(relation.type, other.id) for relation, other in graph.neighbours("n", -1)]
     [('WORKS_AT', 'o')]
     """
 

@@ -70,7 +70,7 @@ class Neo4jDatabase(Value):
         """Return None: nobody knows when its nodes change."""
 
     def described(self) -> str:
-        """Describe labels and types with their properties, and which labels a type links, as the server's schema says."""
+        """Describe labels and types with their properties, and which labels a type links, by the server's schema."""
         statements = (
             "CALL db.schema.nodeTypeProperties() YIELD nodeLabels, propertyName RETURN nodeLabels, propertyName",
             "CALL db.schema.relTypeProperties() YIELD relType, propertyName RETURN relType, propertyName",

@@ -37,6 +37,8 @@ class Condition(Filter):
 
 
 class Leaf(Condition):
+    """Condition on one field."""
+
     field: str
 
     def holds(self, value: Scalar, /) -> bool:

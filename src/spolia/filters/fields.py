@@ -142,8 +142,9 @@ class Schema(tuple[Field, ...]):
             field = declared.get(leaf.field)
             if field is None:
                 raise FilterError(
-                    f"There is no metadata field {leaf.field!r} to filter by. Declared are: {', '.join(sorted(declared))}."
-                    f" Write one of these, or declare it: sync(folder, corpus, fields=(Field({leaf.field!r}, ...),))."
+                    f"There is no metadata field {leaf.field!r} to filter by. Declared are: "
+                    f"{', '.join(sorted(declared))}. Write one of these, or declare it: "
+                    f"sync(folder, corpus, fields=(Field({leaf.field!r}, ...),))."
                 )
             for operand in leaf.operands():
                 field.check(operand, "the filter's value")

@@ -170,9 +170,8 @@ def find_language_gap(texts: Sequence[str], embedder: Embedder) -> str:
         return ""
     words = [_WORD.findall(text) for text in texts]
     count = sum(map(len, words))
-    tokens = sum(embedder.tokens([" ".join(text_words) for text_words in words])) - sum(embedder.tokens([""])) * len(
-        words
-    )
+    overhead = sum(embedder.tokens([""])) * len(words)
+    tokens = sum(embedder.tokens([" ".join(text_words) for text_words in words])) - overhead
     if tokens > TOKENS_PER_WORD * count:
         return (
             f"{embedder.name} breaks the corpus's words into {tokens / max(1, count):.1f} tokens; at most "
@@ -334,6 +333,7 @@ def suggest_names(name: str, files: Iterable[str] = ()) -> str:
     names = {name_or_stem: name_or_stem for name_or_stem in BUILT_IN} | {
         Path(file).stem.lower(): file for file in files
     }
-    near = [names[name_or_stem] for name_or_stem in get_close_matches(Path(name).stem.lower(), names, 3)]
+    near = [names[match] for match in get_close_matches(Path(name).stem.lower(), names, 3)]
     nearest = f"Did you mean {' or '.join(near)}? Else write" if near else "Write"
-    return f"{nearest} {', '.join(name_or_stem for name_or_stem in PLAIN if name_or_stem not in near)}, one that `spolia flows` lists, or a file."
+    alternatives = ", ".join(plain for plain in PLAIN if plain not in near)
+    return f"{nearest} {alternatives}, one that `spolia flows` lists, or a file."

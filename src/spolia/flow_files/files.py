@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.core.codec import Plain, decode, encode
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.environment import allow_env, refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
@@ -24,6 +25,7 @@ WEIGHTS = ({"folder"}, {"folder", "sha256"})
 """The fields of trained weights: a folder that begins with a dot is beside the file."""
 
 
+@renamed_arguments(given="objects")
 @check_names
 def load(
     source: str | Path,
@@ -88,8 +90,7 @@ def _parse_text(name: str, text: str) -> tuple[Plain, Mapping[Place, int]]:
 
 
 def _resolve_files(plain: Plain, base: Path, names: Collection[str]) -> Plain:
-    """Insert the flow files that a file names, and make folders of trained weights absolute; `given` are names that are
-    no files."""
+    """Insert the flow files that a file names, and make folders of trained weights absolute; `names` are no files."""
     files: dict[Path, Plain] = {}
 
     def resolve(plain: Plain, base: Path, outer: bool) -> Plain:
@@ -128,6 +129,7 @@ def inline_files(file: Path) -> bytes:
     return file.read_bytes() if resolved == plain else dump_yaml(resolved).encode()
 
 
+@renamed_arguments(given="objects")
 def dump(flow: Operator[Any, Any], objects: Mapping[str, Any] | None = None, folder: Path | None = None) -> str:
     """Return the text of a flow file that `load` reads back as an equal flow.
 

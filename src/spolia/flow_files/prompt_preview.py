@@ -61,7 +61,7 @@ class CallRecorder:
 
 
 def preview_calls(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) -> list[PreviewedCall]:
-    """Return the calls that a flow would make for a value, if its first calls got these replies and the next one none."""
+    """Return the calls that a flow would make for a value if its first calls got these replies, the next one none."""
     recorder = CallRecorder(replies)
     silent_flow = replace_parts(flow, recorder.replace_model)
     with suppress(Unanswered):

@@ -48,7 +48,7 @@ class ShippedPrompt(Value):
 
 
 def list_shipped_prompts(other_classes: Mapping[str, type | None] | None = None) -> dict[str, ShippedPrompt]:
-    """List the prompt files that come with Spolia, by name, with what uses them: operators and `others` (measures)."""
+    """List Spolia's own prompt files, by name, with their users: operators and `other_classes` (measures)."""
     users_by_name: dict[str, set[str]] = {name_from_place(Role.repair) or "": {"Role"}}
     for user, cls in [*((cls.type_id(), cls) for cls in Catalogue().operators()), *(other_classes or {}).items()]:
         for name in _prompts_of(cls):

@@ -12,7 +12,7 @@ from spolia.core.combinators import Loop, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import Places, cite_reply, merge_rankings, show_passages
+from spolia.flows.evidence import Places, cite_reply, merge_rankings, show_hits
 from spolia.models.parsers import AnswerText, Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
@@ -65,7 +65,7 @@ def hop(chain: Searched, *, ask: Ask, again: Ask, reply: Ask, search: Retriever,
 def extend_chain(chain: Searched, question: str, reply: Ask, search: Retriever) -> Searched:
     """Answer a sub-question and add the pair to the chain; the model reads the best passage last."""
     ranking = search(chain.query.asking(question))
-    passages = show_passages(ranking, best_last=True)
+    passages = show_hits(ranking, best_last=True)
     answer = reply.reply(chain.sample, question=question, passages=passages) if passages else NOTHING
     return chain.but(pairs=(*chain.pairs, (question, answer)), found=(*chain.found, ranking))
 
@@ -74,7 +74,7 @@ def extend_chain(chain: Searched, question: str, reply: Ask, search: Retriever) 
 def conclude(chain: Searched, *, final: Ask, search: Retriever) -> Answer:
     """Answer from the chain, and from passages for the question itself."""
     ranking = search(chain.query)
-    reply = final.reply(chain.sample, passages=show_passages(ranking, best_last=True), **chain.prompt_places())
+    reply = final.reply(chain.sample, passages=show_hits(ranking, best_last=True), **chain.prompt_places())
     return cite_reply(reply, ranking).but(evidence=merge_rankings((ranking, *chain.found)))
 
 

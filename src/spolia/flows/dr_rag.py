@@ -35,9 +35,8 @@ def selected(ranking: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: 
     if scores is None:
         return ranking.cut(keep)
     useful = {index for pair, score in zip(pairs, scores, strict=True) if score >= threshold for index in pair}
-    return ranking.but(hits=tuple(hit for index, hit in enumerate(ranking.hits) if index in useful or not pairs)).cut(
-        keep
-    )
+    hits = tuple(hit for index, hit in enumerate(ranking.hits) if index in useful or not pairs)
+    return ranking.but(hits=hits).cut(keep)
 
 
 @published('Hei et al., "DR-RAG: Applying dynamic document relevance", 2024', "answered", "abstained", "cap")

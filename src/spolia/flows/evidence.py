@@ -23,7 +23,7 @@ CHARACTERS = 20_000
 """Of all passages in a prompt together."""
 
 
-def show_passages(ranking: Ranking, best_last: bool = False) -> tuple[str, ...]:
+def show_hits(ranking: Ranking, best_last: bool = False) -> tuple[str, ...]:
     """Return the passages that fit into a prompt, numbered by rank, each with its place."""
     texts = number_passages(fit_passages(ranking, len(ranking) or 1, CHARACTERS), CHARACTERS)
     return texts[::-1] if best_last else texts
@@ -86,7 +86,7 @@ def search_or_keep(fallback: tuple[str, Ranking], query: Query, source: tuple[st
     return fallback
 
 
-def prefer_source(sources: Sources, name: str) -> Sources:
+def put_first(sources: Sources, name: str) -> Sources:
     """Move the source of a name to the front."""
     return tuple(sorted(sources, key=lambda source: source[0] != name.strip()))
 
@@ -130,7 +130,7 @@ _CORRECT = Words({
 def is_correct(evaluation: str) -> bool:
     """Return whether an answer is evaluated as fully correct.
 
-    >>> [is_correct(said) for said in ("**CORRECT**", "PARTIALLY CORRECT", "正确", "部分正确", "정확함", "부정확함")]
+    >>> [is_correct(reply) for reply in ("**CORRECT**", "PARTIALLY CORRECT", "正确", "部分正确", "정확함", "부정확함")]
     [True, False, True, False, True, False]
     """
     return _CORRECT.find_choice(evaluation) is True

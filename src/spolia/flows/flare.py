@@ -15,7 +15,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import cite_reply, show_passages
+from spolia.flows.evidence import cite_reply, show_hits
 from spolia.generation.prompt import Generate
 from spolia.models.parsers import Text
 from spolia.models.prompting.role import Role
@@ -65,7 +65,7 @@ def write(
 
 
 def build_prompt(state: Writing, role: Role[str]) -> Prompt:
-    places = {"question": state.found.query.question, "text": state.text, "passages": show_passages(state.found)}
+    places = {"question": state.found.query.question, "text": state.text, "passages": show_hits(state.found)}
     return role.prompt_for(places, sample=state.sample)
 
 

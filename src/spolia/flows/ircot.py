@@ -12,7 +12,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import show_passages
+from spolia.flows.evidence import show_hits
 from spolia.generation.reader import Reader
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
@@ -50,7 +50,7 @@ def begin(ranking: Ranking) -> Thoughts:
 def think_on(state: Thoughts, *, think: Ask, search: Retriever, last: int = 10, max_passages: int = 15) -> Thoughts:
     """Write the next sentence; search with the last one that states a fact, unless it is the answer or the last."""
     query, so_far = state.found.query, " ".join(state.sentences)
-    reply = think.reply(state.sample, question=query.question, thoughts=so_far, passages=show_passages(state.found))
+    reply = think.reply(state.sample, question=query.question, thoughts=so_far, passages=show_hits(state.found))
     if not reply:
         return state.but(stop="empty")
     start, end = sentences(reply)[0]

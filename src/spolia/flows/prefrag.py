@@ -18,15 +18,7 @@ from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import (
-    Gathered,
-    empty_ranking,
-    is_correct,
-    prefer_source,
-    search_all,
-    search_or_keep,
-    show_passages,
-)
+from spolia.flows.evidence import Gathered, empty_ranking, is_correct, put_first, search_all, search_or_keep, show_hits
 from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Reasoned, Tags
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
@@ -58,7 +50,7 @@ def turn(state: SourceSearch, *, ask: Ask, sources: Sources, helps: Ask | None =
     if reply.get("answer"):
         return accept_or_doubt(state, reply, sources)
     if is_search := bool(reply.get("search")):
-        state = search_preferred(state, reply, sources, helps)
+        state = search_source(state, reply, sources, helps)
     return state if is_search and state.left > 0 else state.but(stop="forced")
 
 
@@ -71,20 +63,18 @@ def accept_or_doubt(state: SourceSearch, reply: Mapping[str, str], sources: Sour
     return state.but(left=state.left + 2, reflections=state.reflections - 1)
 
 
-def search_preferred(
-    state: SourceSearch, reply: Mapping[str, str], sources: Sources, helps: Ask | None
-) -> SourceSearch:
+def search_source(state: SourceSearch, reply: Mapping[str, str], sources: Sources, helps: Ask | None) -> SourceSearch:
     """Search the preferred source, and the named one if it fails or does not help; without `helps` the named one."""
     search_text, source_name, preferred = reply["search"], reply.get("source", ""), sources[0][0]
     query = state.found.query.asking(search_text)
-    by_name = prefer_source(sources, source_name)
-    order = prefer_source(by_name, preferred) if helps else by_name
+    by_name = put_first(sources, source_name)
+    order = put_first(by_name, preferred) if helps else by_name
     name, new = next(search_sources(query, order))
     is_choice = len(sources) == 2 or source_name.strip() != preferred  # of more the model may name the preferred one
     is_compared = helps and name == preferred and is_choice and state.log
     analysis = ""
     if helps and is_compared:
-        verdict = helps.reply(state.sample, new=show_passages(new), **state.prompt_places())
+        verdict = helps.reply(state.sample, new=show_hits(new), **state.prompt_places())
         is_useful, analysis = verdict if isinstance(verdict, tuple) else (verdict, "")  # flow files of 0.2.0: yes or no
         if not is_useful:
             name, new = search_or_keep((name, new), query, order[1])

@@ -9,7 +9,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import Gathered, empty_ranking, prefer_source, search_all
+from spolia.flows.evidence import Gathered, empty_ranking, put_first, search_all
 from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Tags
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
@@ -37,17 +37,15 @@ def act(state: Gathered, *, ask: Ask, sources: Sources, every: bool = False) -> 
     if answer := reply.get("answer"):
         return state.but(answer=answer, stop="answered")
     if search_text := reply.get("search"):
-        query, chosen = state.found.query.asking(search_text), prefer_source(sources, reply.get("source", ""))
+        query, chosen = state.found.query.asking(search_text), put_first(sources, reply.get("source", ""))
         new = search_all(query, sources) if every else next(search_sources(query, chosen))[1]
         observation = f"{len(new)} passages" if new.hits else "No passage was found."
         return state.add_entry(thought, f"search: {search_text}", observation, new=new)
     if word := reply.get("lookup"):
         passage_sentences = [text[start:end] for text in state.found.texts for start, end in sentences(text)]
         matches = [sentence for sentence in passage_sentences if word.casefold() in sentence.casefold()]
-        previous_lookups = sum(
-            f"lookup: {word}" in entry.split("\n") for entry in state.log
-        )  # each lookup goes on where the last ended
-        observation = matches[previous_lookups] if previous_lookups < len(matches) else "Nothing more was found."
+        position = sum(f"lookup: {word}" in entry.split("\n") for entry in state.log)  # after the last lookup's match
+        observation = matches[position] if position < len(matches) else "Nothing more was found."
         return state.add_entry(thought, f"lookup: {word}", observation)
     return state.add_entry(thought, "Invalid action. Write search, lookup or answer.")
 

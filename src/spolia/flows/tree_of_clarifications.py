@@ -14,7 +14,7 @@ from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import cite_reply, show_passages
+from spolia.flows.evidence import cite_reply, show_hits
 from spolia.models.parsers import AnswerText, Lines, YesNo
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import Embedder, LanguageModel
@@ -95,7 +95,7 @@ def expand(tree: Tree, *, ask: Ask, holds: Ask, nearest: Nearest) -> Tree:
     (question, depth), *rest = tree.leaves
     tree = tree.but(leaves=tuple(rest), expansions=tree.expansions + 1)
     near = nearest(tree.found.but(query=tree.found.query.asking(question)))
-    lines = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=show_passages(near))
+    lines = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=show_hits(near))
     tree = tree.add_children(keep_confirmed(tree, parse_new_pairs(tree, lines), near, holds), depth)
     if not tree.pairs and tree.is_pruned and (tree.restarts >= RESTARTS or tree.expansions >= 10):
         tree = tree.but(is_pruned=False, restarts=0)
@@ -123,7 +123,7 @@ def keep_confirmed(tree: Tree, pairs: list[Pair], near: Ranking, holds: Ask) -> 
         return pairs
     question = tree.found.query.question
     briefs = [
-        Brief.from_texts(tree.sample, question=question, meaning=q, answer=a, passages=show_passages(near.cut(1)))
+        Brief.from_texts(tree.sample, question=question, meaning=q, answer=a, passages=show_hits(near.cut(1)))
         for q, a in pairs
     ]
     return [
@@ -138,9 +138,7 @@ def conclude(tree: Tree, *, write: Ask, nearest: Nearest) -> Answer:
     """Write one long answer to all meanings."""
     ranking = nearest(tree.found)
     meanings = "\n".join(f"{question} {answer}" for question, answer in tree.pairs)
-    reply = write.reply(
-        tree.sample, question=ranking.query.question, meanings=meanings, passages=show_passages(ranking)
-    )
+    reply = write.reply(tree.sample, question=ranking.query.question, meanings=meanings, passages=show_hits(ranking))
     return cite_reply(reply, ranking)
 
 

@@ -86,12 +86,10 @@ class StepView:
     @property
     def dropped(self) -> tuple[RankedPassage, ...]:
         """Return the passages that it took and did not give; only of a step that gave passages."""
+        if not self.gives_passages:
+            return ()
         kept_ids = {passage.id for passage in self.output_passages}
-        return (
-            tuple(passage for passage in self.input_passages or () if passage.id not in kept_ids)
-            if self.gives_passages
-            else ()
-        )
+        return tuple(passage for passage in self.input_passages or () if passage.id not in kept_ids)
 
     @property
     def gives_passages(self) -> bool:
@@ -103,7 +101,8 @@ class StepView:
 
         >>> from spolia.types import Usage
         >>> span = TraceSpan("r", 1, 0, 1, "Cut", 0.0, 0.0, False, Usage(), "", (), "")
-        >>> step = StepView(span, before=(RankedPassage("a", "a", 1.0, "", 1), RankedPassage("b", "b", 0.5, "", 2)))
+        >>> first, second = RankedPassage("a", "a", 1.0, "", 1), RankedPassage("b", "b", 0.5, "", 2)
+        >>> step = StepView(span, input_passages=(first, second))
         >>> step.movement(RankedPassage("b", "b", 2.0, "", 1, before=2))
         '↑1'
         """
@@ -167,9 +166,7 @@ class RunView:
 
     @property
     def roots(self) -> list[StepView]:
-        numbers = {
-            step.span.span for step in self.steps
-        }  # a process that was killed left steps without what was around
+        numbers = {step.span.span for step in self.steps}  # a killed process left steps without those around them
         return [step for step in self.steps if step.span.parent not in numbers]
 
     def first_search(self, lane: int) -> str:
@@ -187,7 +184,8 @@ class RunView:
 
 
 def format_unkept(search_text: str) -> str:
-    """
+    """Write a heading for a question that is not kept.
+
     >>> format_unkept("where is Espoo")
     'question not kept; first search: “where is Espoo”'
     """
@@ -341,10 +339,8 @@ def _find_changes(old: StepView, new: StepView) -> dict[str, Any]:
         "prompts": (_prompts(old), _prompts(new)) if old.exchanges and new.exchanges else (None, None),
     }
     changes: dict[str, Any] = {name: list(pair) for name, pair in pairs.items() if pair[0] != pair[1]}
-    old_passages, new_passages = (
-        {passage.id: passage for passage in old.output_passages},
-        {passage.id: passage for passage in new.output_passages},
-    )
+    old_passages = {passage.id: passage for passage in old.output_passages}
+    new_passages = {passage.id: passage for passage in new.output_passages}
     moves = [
         [new_passages[id].name, old_passages[id].rank, new_passages[id].rank]
         for id in new_passages
@@ -372,9 +368,8 @@ def _prompts(step: StepView) -> list[Any]:
 
 def list_messages(exchange: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the messages that a model was sent, each with its role, and last its reply."""
-    for message in (
-        (exchange.get("prompt") or {}).get("messages", ()) if isinstance(exchange.get("prompt"), dict) else ()
-    ):
+    prompt = exchange.get("prompt")
+    for message in prompt.get("messages", ()) if isinstance(prompt, dict) else ():
         yield str(message.get("role", "")), str(message.get("content", ""))
     reply = exchange.get("reply")
     if isinstance(reply, dict) and isinstance(reply.get("Generation"), dict):
@@ -462,11 +457,8 @@ def _render_passages(step: StepView) -> str:
 
 def _render_row(passage: RankedPassage, rank: str, movement: str, kind: str = "") -> str:
     movement_cell = f"{passage.before} {movement}" if passage.before is not None else movement
-    text = (
-        f'<div class="soft">{escape(passage.text[:300])}{"…" if len(passage.text) > 300 else ""}</div>'
-        if passage.text
-        else ""
-    )
+    excerpt = escape(passage.text[:300]) + ("…" if len(passage.text) > 300 else "")
+    text = f'<div class="soft">{excerpt}</div>' if passage.text else ""
     text = f'<div class="soft">{escape(passage.parts_text)}</div>{text}' if passage.parts else text
     return (
         f"<tr{kind}><td>{rank}</td><td>{escape(movement_cell)}</td><td>{passage.score:.4g}</td>"
@@ -476,6 +468,7 @@ def _render_row(passage: RankedPassage, rank: str, movement: str, kind: str = ""
 
 def _render_dropped(dropped: Sequence[RankedPassage]) -> list[str]:
     return [
-        f'<tr class="gone"><td></td><td>{passage.rank}</td><td>{passage.score:.4g}</td><td>{escape(passage.name)}</td></tr>'
+        f'<tr class="gone"><td></td><td>{passage.rank}</td><td>{passage.score:.4g}</td>'
+        f"<td>{escape(passage.name)}</td></tr>"
         for passage in dropped
     ]

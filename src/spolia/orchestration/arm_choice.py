@@ -127,8 +127,8 @@ class Blend(Operator[Query, ArmScores]):
     Source: Gao et al., "Modular RAG", 2024 (arXiv 2407.21059), hybrid routing.
 
     >>> from spolia.orchestration.similarity_router import ByKeywords
-    >>> one, other = ByKeywords((("a", ("x",)), ("b", ("y",)))), ByKeywords((("a", ("y",)), ("b", ("x",))))
-    >>> Blend(one, other, weight=0.75)(Query("x")).by_arm
+    >>> first, second = ByKeywords((("a", ("x",)), ("b", ("y",)))), ByKeywords((("a", ("y",)), ("b", ("x",))))
+    >>> Blend(first, second, weight=0.75)(Query("x")).by_arm
     {'a': 0.75, 'b': 0.25}
     """
 

@@ -86,7 +86,8 @@ class KnowledgeGuided(Operator[Query, Plan]):
                 room -= 1
                 if room < 0:
                     note(
-                        f"The graph is dense: only {_MAX_RELATIONSHIPS} relationships around the named entities are used."
+                        f"The graph is dense: only {_MAX_RELATIONSHIPS} relationships around the named entities are "
+                        "used."
                     )
                     return
                 if neighbour not in through:

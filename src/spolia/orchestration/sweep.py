@@ -23,7 +23,7 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
     `TimeDecay`; `top_k` of a retriever, where a smaller one gives the first hits of a larger one; and chains of these.
     What variants have in common is computed once: searches, rankings side by side, scalings, cosines, how titles fit.
     Chains share equal first steps of any kind, and arms of a `Branch`. Hits are made only of what is
-    looked at (`Swept.ranking`).
+    looked at (`VariantRanking.ranking`).
 
     Args:
         values: what the variants take: queries, rankings, or the rankings of each question.
@@ -40,7 +40,7 @@ def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> 
     >>> question = (found("bm25", a=9.0, b=3.0), found("dense", b=0.8, c=0.4))
     >>> combination = ConvexCombination(normalisation="min-max")
     >>> words, meaning = (combination.but(weights=(("bm25", w), ("dense", 1 - w))) for w in (1.0, 0.0))
-    >>> [[one.ids for one in row] for row in sweep([question], [words, meaning, ReciprocalRankFusion(top_k=1)])]
+    >>> [[ranking.ids for ranking in row] for row in sweep([question], [words, meaning, ReciprocalRankFusion(top_k=1)])]
     [[['a', 'b', 'c'], ['b', 'c', 'a'], ['b']]]
     """
     run = build_variant_runner(variants)
@@ -149,8 +149,8 @@ def _group_key(op: Sweepable) -> object:
 
 def _is_sweepable_step(op: Operator[Any, Any]) -> TypeGuard[Sweepable]:
     """Return whether variants of a step are computed together; your own class with its own `apply` is run."""
-    members = next(vars(cls) for cls in type(op).__mro__ if not vars(cls).keys().isdisjoint(("apply", "together")))
-    return "together" in members and hasattr(op, "alike")
+    members = next(vars(cls) for cls in type(op).__mro__ if not vars(cls).keys().isdisjoint(("apply", "run_variants")))
+    return "run_variants" in members and hasattr(op, "variant_key")
 
 
 def _build_part(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from spolia.core.deprecation import renamed_arguments
 from spolia.errors import WiringError
 from spolia.types import Usage, Value
 from spolia.types.outcomes import format_dollars
@@ -39,21 +40,20 @@ class Budget(Value):
             ):  # NaN neither
                 raise WiringError(f"Budget: {name} is {limit!r}. Write 0 or more, or None for no limit.")
 
+    @renamed_arguments(spent="usage", wanted="requested")
     def refuses(self, usage: Usage, requested: Usage, *, optional: bool) -> str:
         """Return why `requested` has no room after `usage`; empty if it has. `optional` calls must leave `forced`."""
         total = usage + requested + self.forced if optional else usage + requested
         if self.calls is not None and requested.calls and total.calls > self.calls:
-            forced_note = (
-                f" and {self.forced.calls} is kept for a forced answer" if optional and self.forced.calls else ""
-            )
-            return f"{usage.calls} of {self.calls} calls are spent{forced_note}"
+            for_answer = f" and {self.forced.calls} is kept for a forced answer" if self.forced.calls else ""
+            return f"{usage.calls} of {self.calls} calls are spent{for_answer if optional else ''}"
         if self.tokens is not None and total.input_tokens + total.output_tokens > self.tokens:
             used = usage.input_tokens + usage.output_tokens
             needed = requested.input_tokens + requested.output_tokens
             return f"{used} of {self.tokens} tokens are spent, the call may take up to {needed}"
         if self.cost_usd is not None and total.cost_usd > self.cost_usd:
-            used_share = f"{format_dollars(usage.cost_usd)} of {format_dollars(self.cost_usd)} US dollars are spent"
-            return f"{used_share}, the call may take {format_dollars(requested.cost_usd)}"
+            amounts = f"{format_dollars(usage.cost_usd)} of {format_dollars(self.cost_usd)} US dollars are spent"
+            return f"{amounts}, the call may take {format_dollars(requested.cost_usd)}"
         return ""
 
 
@@ -72,17 +72,14 @@ class Limiter:
         """Reserve room for a call; return why it has none, empty if it has."""
         refusal = self.take(requested, optional=optional)
         self.first_refusal = self.first_refusal or refusal
+        reserved = self.reserved + requested
         if not refusal:
-            self.reserved += requested
-        if (
-            reserved := self.reserved if not refusal else self.reserved + requested
-        ).output_tokens > self.peak.output_tokens:
+            self.reserved = reserved
+        if reserved.output_tokens > self.peak.output_tokens:
             self.peak = reserved
-        return (
-            f"The budget of {self.label} allows no further call: {refusal}. Raise it, or ask for less."
-            if refusal
-            else ""
-        )
+        if not refusal:
+            return ""
+        return f"The budget of {self.label} allows no further call: {refusal}. Raise it, or ask for less."
 
     def take(self, requested: Usage, *, optional: bool) -> str:
         """Return why the call has no room; empty if it has."""

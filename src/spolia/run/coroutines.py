@@ -134,9 +134,8 @@ async def event_batches(
         while True:
             if arrival.done():
                 arrival = loop.create_future()
-                sink.wake = partial(
-                    wake_reader, arrival
-                )  # while the reader is busy, too: it tells whether the loop is there
+                # Set while the reader is busy, too: it tells whether the loop is there.
+                sink.wake = partial(wake_reader, arrival)
             if not (ready := sink.ready()):
                 await arrival
                 has_waited = True

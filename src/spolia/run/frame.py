@@ -34,44 +34,17 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 _opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozenset())
-"""What is being opened to be pinned, as those see it who take part in that, in whatever thread."""
+"""Keys being opened now, as seen by all threads that take part in opening them."""
 
 
 class Frame:
     """Run context of one step; implements `spolia.core.run_context.RunContext`."""
 
     __slots__ = (
-        "account",
-        "claimed_key",
-        "emitted_characters",
-        "error",
-        "exchanges",
-        "final",
-        "from_cache",
-        "has_failed",
-        "has_failed_calls",
-        "has_helped",
-        "has_searched",
-        "inner_errors",
-        "lane",
-        "lender",
-        "limiters",
-        "logical",
-        "notes",
-        "op",
-        "optional",
-        "parent",
-        "remarks",
-        "retrievals",
-        "rows",
-        "run",
-        "scope",
-        "sink",
-        "span",
-        "spared",
-        "spent",
-        "tracks_access",
-        "undeclared_access",
+        "account", "claimed_key", "emitted_characters", "error", "exchanges", "final", "from_cache", "has_failed",
+        "has_failed_calls", "has_helped", "has_searched", "inner_errors", "lane", "lender", "limiters", "logical",
+        "notes", "op", "optional", "parent", "remarks", "retrievals", "rows", "run", "scope", "sink", "span",
+        "spared", "spent", "tracks_access", "undeclared_access",
     )  # fmt: skip
     claimed_key: bytes
     lender: ThreadPoolExecutor
@@ -430,11 +403,11 @@ class Frame:
         return self.run.pinned(key, open, serves)
 
     def access(self) -> frozenset[str]:
-        self._note_undeclared("who asks", lambda op: any(one.scoped for one in op.resources))
+        self._note_undeclared("who asks", lambda op: any(resource.scoped for resource in op.resources))
         return self.run.principals
 
     def run_filter(self) -> Filter | None:
-        self._note_undeclared("the filter of the run", lambda op: any(one.scoped for one in op.resources))
+        self._note_undeclared("the filter of the run", lambda op: any(resource.scoped for resource in op.resources))
         return self.run.filter
 
     # Costs. A frame with `rows` stands for a whole batch, whose rows pay.
@@ -454,7 +427,7 @@ class Frame:
     @contextmanager
     def reserve(self, usage: Usage, row: int | None) -> Iterator[Reservation]:
         if usage.calls:  # of a model that does not tell
-            self._note_undeclared("a language model", lambda op: not all(one.scoped for one in op.resources))
+            self._note_undeclared("a language model", lambda op: not all(resource.scoped for resource in op.resources))
         frame = self._row_frame(row)
         with self.run.lock:
             shares = list(frame.divide_usage(usage).items())

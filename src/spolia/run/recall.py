@@ -109,7 +109,7 @@ def bytes_of(value: Any) -> int:
 def key_of(
     op: AnyOperator, value: Any, principals: frozenset[str], run_filter: Filter | None, needs_fingerprint: bool = True
 ) -> bytes | None:
-    """Hash what a result depends on: operator, code, state of resources, principals, values read. None: do not cache."""
+    """Hash what a result depends on: operator, code, state of resources, principals, values. None: do not cache."""
     parts = [op.digest + op.user_code]
     for resource in op.resources:
         fingerprint = resource.fingerprint()
@@ -169,7 +169,7 @@ def _recall(cache: Cache, frame: Frame, op: AnyOperator, value: Any, compute: Co
 def _is_inside(frame: Frame, key: bytes) -> bool:
     """Return whether a step calls itself on an equal value: waiting for itself would take for ever."""
     ancestor = frame.parent
-    while ancestor is not None and getattr(ancestor, "claimed", None) != key:
+    while ancestor is not None and getattr(ancestor, "claimed_key", None) != key:
         ancestor = ancestor.parent
     return ancestor is not None
 

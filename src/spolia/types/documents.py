@@ -63,7 +63,7 @@ class Span(Value):
 
 
 SENT_PREFIX = "doc://"
-"""How the uris of documents begin that users send to a service; their names follow."""
+"""Prefix of the uris of documents that users send to a service; their names follow."""
 
 
 def place_of(uri: str, span: Span | None) -> str:
@@ -112,8 +112,8 @@ class Boxes(Value):
     Args:
         packed: for each line, in the order of the text, 28 bytes: start, end and page, then the four sides.
 
-    >>> boxes = Boxes.of([(0, 9, Box(1, 72.0, 72.0, 300.0, 84.0)), (10, 19, Box(1, 72.0, 86.0, 300.0, 98.0))])
-    >>> [box.top for box in boxes.within(4, 12)], len(boxes)
+    >>> boxes = Boxes.from_lines([(0, 9, Box(1, 72.0, 72.0, 300.0, 84.0)), (10, 19, Box(1, 72.0, 86.0, 300.0, 98.0))])
+    >>> [box.top for box in boxes.find_overlapping(4, 12)], len(boxes)
     ([72.0, 86.0], 2)
     """
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TypeVar
 from unicodedata import normalize
+from warnings import warn
 
 from spolia.errors import QueryError, WiringError, text_of
 from spolia.types.rankings import Query
@@ -171,7 +172,7 @@ class Plan(Value):
         QueryError: a step needs one that is not before it.
 
     >>> plan = Plan(Query("Where is the employer of Olsen?"), ("Who employs Olsen?", "Where is #1?"))
-    >>> [plan.needs(step) for step in plan.steps], plan.fill_step("Where is #1?", {1: "Nokia"})
+    >>> [plan.needed_steps(step) for step in plan.steps], plan.fill_step("Where is #1?", {1: "Nokia"})
     ([(), (1,)], 'Where is Nokia?')
     """
 
@@ -252,8 +253,8 @@ class Chain(State):
         """Return the hash of every `State`, with sub-questions as one that differ in case, blanks, the mark at their
         end or the form of Unicode (NFC, NFD).
 
-        >>> one, other = (Chain(Query("What?"), ((asked, "Olsen."),)) for asked in ("Who is it?", "who is  it"))
-        >>> one.identity == other.identity
+        >>> first, second = (Chain(Query("What?"), ((text, "Olsen."),)) for text in ("Who is it?", "who is  it"))
+        >>> first.identity == second.identity
         True
         """
         pairs = tuple(
@@ -269,11 +270,11 @@ class Chain(State):
             form: a name in `CHAIN_FORMS`.
 
         >>> chain = Chain(Query("Where?"), (("Who is it?", "Olsen."), ("Whose?", "Nokia's.")))
-        >>> print(chain.written(40))
+        >>> print(chain.format_text(40))
         Question: Where?
         Q: Whose?
         A: Nokia's.
-        >>> print(chain.written(90, "corag-8b"))
+        >>> print(chain.format_text(90, "corag-8b"))
         Intermediate query 2: Whose?
         Intermediate answer 2: Nokia's.
         """
@@ -289,3 +290,9 @@ class Chain(State):
                 break
             newest.append(text)
         return "\n".join(lines + (newest[::-1] or [chain_form.empty])).rstrip("\n")
+
+    def written(self, characters: int, form: str = "plain") -> str:
+        """Write the question and its pairs, by the method's former name."""
+        text = "Chain.written is format_text now. The former name goes with the next minor version."
+        warn(text, DeprecationWarning, stacklevel=2)
+        return self.format_text(characters, form)

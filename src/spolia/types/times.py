@@ -14,7 +14,7 @@ _TIME = re.compile(
     re.ASCII,
 )
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-"""As most are."""
+"""The form of most times, checked first because it is fast."""
 _SPANS = {"second": timedelta(0), "minute": timedelta(seconds=59), "hour": timedelta(minutes=59, seconds=59)}
 
 

@@ -260,7 +260,7 @@ def encode_tagged(value: Any, writing: EncodeContext) -> dict[str, Plain]:
     if not is_dataclass(value) or isinstance(value, type):
         raise CodecError(
             f"{type(value).__name__} {value!r:.80} has no plain form: it is not a frozen dataclass. "
-            "Give it by name: dump(flow, given={'name': it}) and load(..., given={'name': it})."
+            "Give it by name: dump(flow, objects={'name': it}) and load(..., objects={'name': it})."
         )
     if isinstance(value, Function) and "<lambda>" in value.name:
         raise CodecError("A lambda has no name to be written by. Write def name(value): ... with @step above it.")

@@ -148,7 +148,7 @@ class DecodeContext:
         near = nearest_name(name, self.objects)
         raise CodecError(
             f"Unknown name {name!r}. Available: {names}."
-            + (f" Write {{use: {near}}}." if near else f" Give it: load(..., given={{{name!r}: ...}}).")
+            + (f" Write {{use: {near}}}." if near else f" Give it: load(..., objects={{{name!r}: ...}}).")
         )
 
     def unknown_class_error(self, name: str, place: ClassPlace) -> CodecError:

@@ -95,7 +95,7 @@ class Loop(Operator[S, S]):
             self._step(self.until, states, judged, batched)
             for row, state in zip(judged, previous, strict=True):
                 if not isinstance(verdict := states[row], State | Failure):
-                    states[row] = self._after(state, verdict)
+                    states[row] = self._apply_verdict(state, verdict)
         for row in self._active(states):
             states[row] = states[row].but(stop="cap")
         return states

@@ -122,8 +122,8 @@ class Space(Generic[In, Out]):
                 continue
             if len(existing.values) != len(use.values):
                 raise WiringError(
-                    f"Two choices are called {name!r} and have {len(existing.values)} and {len(use.values)} candidates; "
-                    "they need as many."
+                    f"Two choices are called {name!r} and have {len(existing.values)} and {len(use.values)} "
+                    "candidates; they need as many."
                 )
             common = tuple(dict.fromkeys(existing.parents + parents)) if existing.parents and parents else ()
             by_name[name] = OpenPlace(name, existing.values, common)
@@ -381,9 +381,9 @@ def _place_names(uses: Sequence[_Use]) -> dict[str, str]:
             name += f"#{use.op.digest.hex()[:8]}"
             if first_use := hashed.get(name):
                 raise WiringError(
-                    f"Two places are called {use.base!r}, at {first_use.path} and {use.path}, and nothing distinguishes "
-                    f"them: both are {use.op!r:.200}. Give each a name, or both the same one to decide them together: "
-                    f"{'Choice(..., name=...)' if isinstance(use.op, Choice) else '.vary(name, ...)'}."
+                    f"Two places are called {use.base!r}, at {first_use.path} and {use.path}, and nothing "
+                    f"distinguishes them: both are {use.op!r:.200}. Give each a name, or both the same one to decide "
+                    f"them together: {'Choice(..., name=...)' if isinstance(use.op, Choice) else '.vary(name, ...)'}."
                 )
             hashed[name] = use
         names[use.path] = name

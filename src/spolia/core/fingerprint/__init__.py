@@ -10,8 +10,8 @@ Two processes get the same hash for the same files. What is looked at:
 - of other packages the version alone, if they state one; of Python and Spolia nothing.
 
 What is not: code that is reached by a name in a text or through an object's methods, the state of other objects, a
-container that the code itself fills, files, environment, and what is named beyond the first `MOST` functions and
-classes.
+container that the code itself fills, files, environment, and what is named beyond the first `MAX_DEFINITIONS` functions
+and classes.
 
 Of a class of Spolia: its definition, and what that names in the packages where results are made (`definition`), without
 comments, layout, docstrings, annotations and the words of errors; its `version` covers what else it is built on.

@@ -12,7 +12,7 @@ from typing import Any
 
 from spolia.core.fingerprint.source_text import parse_lock
 
-EXECUTION_MEMBERS = {"composes", "together", "alike", "is_nested"}
+EXECUTION_MEMBERS = {"composes", "run_variants", "variant_key", "is_nested"}
 """How results are shared and swept; property tests hold that they stay the same."""
 IRRELEVANT_MEMBERS = EXECUTION_MEMBERS.union(
     ["fuses", "beyond", "version", "waits", "needs", "takes", "gives", "tail", "calls", "fanout", "short", "__repr__"]

@@ -21,9 +21,8 @@ _WITH_DOCSTRING = (*_FUNCTIONS, ast.ClassDef, ast.Module)
 
 def tree_of(definition: FunctionType | type | ModuleType) -> ast.AST | None:
     """Parse a function, class or module; return None if its source is not available."""
-    code = (
-        definition.__code__ if isinstance(definition, FunctionType) else definition
-    )  # not the function that a decorator has wrapped
+    # The code, not the function that a decorator has wrapped.
+    code = definition.__code__ if isinstance(definition, FunctionType) else definition
     try:
         with parse_lock:
             tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
