@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 def monitor(
     store: StorePath,
-    baseline: Annotated[Path | None, option("--baseline FILE", "Earlier read_answers to compare with.")] = None,
-    write: Annotated[bool, option("--write", "Write the baseline from the newest read_answers.")] = False,
+    baseline: Annotated[Path | None, option("--baseline FILE", "Earlier answers to compare with.")] = None,
+    write: Annotated[bool, option("--write", "Write the baseline from the newest answers.")] = False,
     flow: Annotated[str, option("--flow NAME", "The flow; by default production, else the one asked most.")] = "",
     profile_file: ProfileFile = None,
     json: AsJson = False,
