@@ -69,9 +69,9 @@ class Timed(AtOnce):
 
     def _reply(self, prompt: Prompt) -> str:
         began = time.process_time()
-        message = super()._reply(prompt)
+        reply = super()._reply(prompt)
         Timed.spent += time.process_time() - began
-        return message
+        return reply
 
 
 def milliseconds(flow: Operator[Query, Answer], questions: list[str], run: Callable[[], Run]) -> list[float]:

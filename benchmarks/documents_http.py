@@ -64,9 +64,9 @@ class Client:
         headers = {"Authorization": f"Bearer {self.at['token']}", "Content-Type": kind}
         self.connection.request(method, path, body, headers)
         response = self.connection.getresponse()
-        message = response.read()
-        assert response.status in (200, 202), (response.status, message)
-        return json.loads(message)
+        reply = response.read()
+        assert response.status in (200, 202), (response.status, reply)
+        return json.loads(reply)
 
     def put(self, file: File) -> int:
         return int(self.ask("PUT", f"/v1/documents/{file[0]}", file[1])["task"])

@@ -87,12 +87,12 @@ def scores(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
     for name, row in sets.items():
         mark = " †" if row["retrieval"]["chosen_on"] else ""
         for flow, measures in row["retrieval"]["flows"].items():
-            message = f"**{flow}**" if row["default_is"].startswith(f"{flow}:") else flow
+            cell = f"**{flow}**" if row["default_is"].startswith(f"{flow}:") else flow
             yield (
                 name + mark,
                 f"{row['passages']:,}",
                 f"{row['n']:,}",
-                message,
+                cell,
                 *(_cell(measures[item]) for item in SHOWN),
             )
 
@@ -146,11 +146,11 @@ def why(flow: str, row: Row, ks: Sequence[str], reference: Sequence[float]) -> s
     if not flow.startswith("bm25") or PLAIN not in flows:
         return "no; why is not measured"
     plain = [flows[PLAIN][text] for text in ks]
-    message = " / ".join(f"{100 * text['mean']:.1f}" for text in plain)
+    figures = " / ".join(f"{100 * text['mean']:.1f}" for text in plain)
     same = all(agrees(text, other_value, _drawn(row)) for text, other_value in zip(plain, reference, strict=True))
     if same:
-        return f"no: how terms are made; `{PLAIN}` has {message}, which agrees"
-    return f"no; how terms are made does not explain all of it: `{PLAIN}` has {message}"
+        return f"no: how terms are made; `{PLAIN}` has {figures}, which agrees"
+    return f"no; how terms are made does not explain all of it: `{PLAIN}` has {figures}"
 
 
 def left_out(sets: Mapping[str, Row]) -> Iterator[str]:
@@ -162,9 +162,9 @@ def left_out(sets: Mapping[str, Row]) -> Iterator[str]:
 def unknown(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
     """Sets whose language the embedder does not know, and why the flow `default` says so."""
     for name, row in sets.items():
-        flow, _, message = row["default_is"].partition(": ")
+        flow, _, reason = row["default_is"].partition(": ")
         if flow == "bm25":
-            yield name, message
+            yield name, reason
 
 
 def answers(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:

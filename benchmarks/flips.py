@@ -131,14 +131,14 @@ def tried_elsewhere(source: Path, tried: Path, place: int, change: int) -> dict[
     whole = repr(read_other(file))
     content[place] ^= change
     file.write_bytes(content)
-    is_noticed, message, wrong = bool(list(damaged_elsewhere(file))), "", []
+    is_noticed, reading, wrong = bool(list(damaged_elsewhere(file))), "", []
     try:
-        message = repr(read_other(file))
+        reading = repr(read_other(file))
     except SpoliaError:
         pass  # an error that names the damage
     except Exception:
         wrong.append("raw")
-    if message != whole and not is_noticed:
+    if reading != whole and not is_noticed:
         wrong.append("unseen")
     if not any(path.read_bytes() == content for path in folder.rglob("*") if path.is_file()):
         wrong.append("lost")

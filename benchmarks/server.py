@@ -89,11 +89,11 @@ async def model() -> None:
                 body = json.dumps(lost).encode()
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
                 continue
-            message = await reader.readexactly(int(re.search(rb"content-length: (\d+)", head.lower())[1]))  # type: ignore[index]
+            request_body = await reader.readexactly(int(re.search(rb"content-length: (\d+)", head.lower())[1]))  # type: ignore[index]
             if next(numbers) % FAULTY == FAULTY - 1:
                 writer.write(b"HTTP/1.1 503 Gone\r\nContent-Length: 0\r\n\r\n")
                 continue
-            question = re.findall(rb"Question (\d+)\.", message)[-1].decode()
+            question = re.findall(rb"Question (\d+)\.", request_body)[-1].decode()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             left = asyncio.ensure_future(reader.read(1))
             for number in range(WORDS):

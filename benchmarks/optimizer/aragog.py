@@ -76,7 +76,7 @@ def prepared(folder: Path) -> int:
 def measured(folder: Path) -> dict[str, Any]:
     questions = prepared(folder / "aragog")
     (folder / "space.yaml").write_text(SPACE, "utf-8")
-    message = {}
+    objectives = {}
     for objective in ("SetP", "MRR"):
         words = ["tune", folder / "space.yaml", "--data", folder / "aragog", "--objective", objective, "--json"]
         command = [sys.executable, "-c", "from spolia.cli import main; main()", *map(str, words), "-o"]
@@ -84,11 +84,11 @@ def measured(folder: Path) -> dict[str, Any]:
         if ran.returncode:
             sys.exit(ran.stderr[-2000:])
         data = json.loads(ran.stdout)
-        message[objective] = {
+        objectives[objective] = {
             "best": data["best"]["choices"], "score": data["score"], "scored on": data["scored_on"],
             "flows": data["flows"],
         }  # fmt: skip
-    return {"questions": questions, "gold": "any passage of the paper that the question names", "objectives": message}
+    return {"questions": questions, "gold": "any passage of the paper that the question names", "objectives": objectives}
 
 
 def main() -> None:

@@ -321,8 +321,8 @@ def intervals(grid: ScoreGrid, draws: int) -> Json:
         ("150 choose and report", OURS, 0.2, 150, 0),
         ("100 choose and report, all flows asked", "grid", 1.0, 100, 0),
     ):
-        message = spread(partial(_reported, grid, strategy, budget, questions, fresh), range(draws))
-        holds, bias, width, bounded = (np.array(item, np.float64) for item in zip(*message, strict=True))
+        reports = spread(partial(_reported, grid, strategy, budget, questions, fresh), range(draws))
+        holds, bias, width, bounded = (np.array(item, np.float64) for item in zip(*reports, strict=True))
         data[name] = {
             "draws": draws,
             "covers": share(holds.mean()),

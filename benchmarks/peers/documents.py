@@ -89,8 +89,8 @@ def without_network() -> None:
     from tiktoken import registry
 
     spec: Any = find_spec("lazyllm")
-    message = (Path(spec.origin).parent / "tokenizers" / "r50k_base.tiktoken").read_text().splitlines()
-    ranks = {b64decode(token): int(rank) for token, rank in (line.split() for line in message if line)}
+    lines = (Path(spec.origin).parent / "tokenizers" / "r50k_base.tiktoken").read_text().splitlines()
+    ranks = {b64decode(token): int(rank) for token, rank in (line.split() for line in lines if line)}
     pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
     special = {"<|endoftext|>": len(ranks)}
     registry.ENCODINGS["gpt2"] = tiktoken.Encoding(
@@ -113,7 +113,7 @@ def main() -> None:
         times[index] = min(times[index], (time.process_time() - began) * 1e3)
     rows = [ask(question) for question in data]
     scores = [[score for _, score in hits] for hits in rows]
-    message = {
+    figures = {
         "indexed_cpu_s": indexed,
         "indexed_wall_s": wall,
         "asked_ms": times,
@@ -121,7 +121,7 @@ def main() -> None:
         "right": sum(any(title in text for text, _ in hits) for title, hits in zip(data, rows, strict=True)),
         "nodes": sum(len(lines(path.read_text("utf-8"))) for path in Path(folder).iterdir()),
     }
-    print(json.dumps(message))
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -211,7 +211,7 @@ def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], 
 
 def compared(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: str) -> dict[str, Any]:
     """EM and tokens of each policy, and how they differ from one of them."""
-    message = {}
+    verdicts = {}
     for name, cell in cells.items():
         separate_difference = difference(
             [entry.em for entry in cell], [entry.em for entry in cells[base]], range=(0, 1)
@@ -220,7 +220,7 @@ def compared(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: s
             kind: round(100 * fmean(entry.em for entry, item in zip(cell, items, strict=True) if item.type == kind), 1)
             for kind in SETS
         }
-        message[name] = {
+        verdicts[name] = {
             "EM": round(100 * fmean(entry.em for entry in cell), 1),
             "EM_of_sets": of_sets,
             "EM_change": [
@@ -229,7 +229,7 @@ def compared(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: s
             ],
             "tokens": round(fmean(entry.tokens for entry in cell)),
         }
-    return message
+    return verdicts
 
 
 def told(fold_result: Folded, labels: Sequence[str]) -> dict[str, Any]:

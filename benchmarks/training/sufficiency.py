@@ -183,9 +183,9 @@ def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: in
             tested.append(chain)
             values.append(classifier.probabilities(prefixes_of(chain), embedder)[:, 1].tolist())
             thresholds.append(weights["threshold"])
-    message = asked_of(tested, values, thresholds)
+    figures = asked_of(tested, values, thresholds)
     chosen = [round(entry, 3) for entry in dict.fromkeys(thresholds)]
-    return message | {"thresholds": chosen, "training_cpu_s": round(time.process_time() - began, 1)}
+    return figures | {"thresholds": chosen, "training_cpu_s": round(time.process_time() - began, 1)}
 
 
 def fine_tuned(items: Sequence[Item], chains: Sequence[SampledChain]) -> Any:

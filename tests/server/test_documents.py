@@ -387,12 +387,12 @@ def meanwhile(work: Callable[[], None], documents: Documents) -> threading.Threa
     transaction, ask = table.transaction, table.ask
 
     def begun() -> Any:
-        if not table.alone:
+        if not table.lock_statement:
             comes.set()
         return transaction()
 
     def ask_meanwhile(statement: str, rows: Any) -> list[tuple[Any, ...]]:
-        if statement == table.alone:
+        if statement == table.lock_statement:
             comes.set()
         return cast(list[tuple[Any, ...]], ask(statement, rows))
 
@@ -407,8 +407,8 @@ def meanwhile(work: Callable[[], None], documents: Documents) -> threading.Threa
 
 def has_to_wait(table: Any) -> bool:
     """Whether a transaction in which no other one changes documents is open."""
-    if table.alone:
-        ((is_free,),) = table._connection.execute(table.alone.replace("pg_", "pg_try_")).fetchall()
+    if table.lock_statement:
+        ((is_free,),) = table._connection.execute(table.lock_statement.replace("pg_", "pg_try_")).fetchall()
         return not is_free
     table._connection.execute("PRAGMA busy_timeout = 0")
     try:

@@ -129,7 +129,7 @@ def test_what_holds_an_accepted_answer_is_no_negative(group: NodeGroup, items: l
 
 
 def context(group: NodeGroup, **settings: object) -> ContextTrainer:
-    settings = {"most": 1, "recipe": RECIPE.but(window=72, batch=4), **settings}
+    settings = {"max_sentences": 1, "recipe": RECIPE.but(window=72, batch=4), **settings}
     return ContextTrainer(ReadsMiles(()), BM25(group, top_k=4), **settings)  # type: ignore[arg-type]
 
 
