@@ -230,8 +230,8 @@ def given_to(op: Operator[Any, Any], query: Query, rankings: Sequence[Ranking]) 
 
 
 OPEN = {
-    "above", "check", "derived_of", "groups", "ids", "is_exact", "keys_of", "lexical", "manifest", "named",
-    "reader_versions", "records", "sources", "stats", "stored", "unmade", "vectors",
+    "check", "derived_of", "document_ids", "groups", "ids", "is_exact", "keys_of", "lineage_of", "manifest",
+    "reader_versions", "sources", "stats", "unmade", "vectors",
 }  # fmt: skip
 """Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, NoReturn, Self,
 from spolia.core.call_bounds import largest, total
 from spolia.core.fingerprint.digest import code_digest
 from spolia.core.fingerprint.packages import IN_STEP, place_of
-from spolia.core.fingerprint.references import Reference, calls_no_model, is_constant, references
+from spolia.core.fingerprint.references import CodeReference, calls_no_model, is_constant, references
 from spolia.core.fingerprint.source_text import functions_of
 from spolia.core.run_context import Event, RunContext, attempt, call_late, current_context, gather
 from spolia.core.type_compatibility import Bindings, fill_type, fits, name_of, parameters_of
@@ -83,7 +83,7 @@ class Operator(ABC, Generic[In, Out]):
     takes_late: ClassVar[bool] = False
     classes: ClassVar[tuple[type, ...]] = _Classes()  # type: ignore[assignment]
     needs: ClassVar[Mapping[str, frozenset[str]]] = _Needs()  # type: ignore[assignment]
-    _reaches: ClassVar[list[Reference]] = []
+    _reaches: ClassVar[list[CodeReference]] = []
     _is_silent: ClassVar[bool] = False
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -671,7 +671,7 @@ def _refuse_undeclared(op: Operator[Any, Any]) -> None:
             )
 
 
-def _references(op: Operator[Any, Any]) -> Iterator[Reference]:
+def _references(op: Operator[Any, Any]) -> Iterator[CodeReference]:
     """Yield what user code in an operator and in those inside it reaches without a field."""
     cls = type(op)
     if "_reaches" not in cls.__dict__:

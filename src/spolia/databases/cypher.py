@@ -270,7 +270,7 @@ def build_graph(plain: Mapping[str, Any]) -> LoadedGraph:
     require(kglite, "Cypher over a file")
     nodes, links = defaultdict[str, list[Any]](list), defaultdict[tuple[str, str, str], list[Any]](list)
     labels = {str(node["id"]): [str(label) for label in node.get("labels", ())] for node in plain["nodes"]}
-    first_labels = {id: properties[0] if properties else UNLABELLED for id, properties in labels.items()}
+    first_labels = {id: names[0] if names else UNLABELLED for id, names in labels.items()}
     values = defaultdict[str, list[Any]](list)
     for node in plain["nodes"]:
         id, properties = str(node["id"]), _prefix_keys(node.get("properties", {}))
@@ -290,27 +290,26 @@ def build_graph(plain: Mapping[str, Any]) -> LoadedGraph:
             values[key].append(value)
     spec = {
         "nodes": [
-            {"type": kind, "id_field": ID, "title_field": ID, "records": properties}
-            for kind, properties in nodes.items()
+            {"type": kind, "id_field": ID, "title_field": ID, "records": records} for kind, records in nodes.items()
         ],
         "connections": [
             {
                 "type": kind, "source_type": start, "source_id_field": FROM, "target_type": end, "target_id_field": TO,
-                "records": properties,
+                "records": records,
             }
-            for (kind, start, end), properties in links.items()
+            for (kind, start, end), records in links.items()
         ],
     }  # fmt: skip
     kglite.set_query_warning_policy("silent")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         graph = kglite.from_records(spec)
-        for id, several in labels.items():
-            for label in several[1:]:
+        for id, node_labels in labels.items():
+            for label in node_labels[1:]:
                 graph.add_label(first_labels[id], [id], label)
     graph.read_only(True)
     _refuse_changed(graph, nodes, links)
-    kinds = {key.removeprefix(KEY): _value_kind(properties) for key, properties in values.items()}
+    kinds = {key.removeprefix(KEY): _value_kind(key_values) for key, key_values in values.items()}
     names = {str(node["id"]): _display_name(node) for node in plain["nodes"]}
     return LoadedGraph(graph, names, kinds, UNLABELLED in nodes)
 

@@ -69,9 +69,7 @@ def _parse(statement: str, dialect: str) -> exp.Query:
 
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is refused here
     try:
-        statements = [
-            statement_tree for statement_tree in sqlglot.parse(statement, read=dialect) if statement_tree is not None
-        ]
+        statements = [tree for tree in sqlglot.parse(statement, read=dialect) if tree is not None]
     except (sqlglot.errors.SqlglotError, RecursionError, ValueError) as error:
         message = " ".join(str(error).replace("\x1b[4m", "»").replace("\x1b[0m", "«").split())[:300]
         raise StatementError(

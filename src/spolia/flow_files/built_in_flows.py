@@ -330,9 +330,7 @@ def suggest_names(name: str, files: Iterable[str] = ()) -> str:
     >>> suggest_names("bm52")
     'Did you mean bm25? Else write dense, hybrid, multi-hop, default, naive, one that `spolia flows` lists, or a file.'
     """
-    names = {name_or_stem: name_or_stem for name_or_stem in BUILT_IN} | {
-        Path(file).stem.lower(): file for file in files
-    }
+    names = {flow: flow for flow in BUILT_IN} | {Path(file).stem.lower(): file for file in files}
     near = [names[match] for match in get_close_matches(Path(name).stem.lower(), names, 3)]
     nearest = f"Did you mean {' or '.join(near)}? Else write" if near else "Write"
     alternatives = ", ".join(plain for plain in PLAIN if plain not in near)

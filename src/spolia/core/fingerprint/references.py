@@ -36,10 +36,10 @@ CONTAINERS = (tuple, list, dict, set, frozenset)
 """Types that are opaque until their content is declared or seen."""
 _BUILTINS = frozenset(dir(builtins))
 
-Reference = tuple[str, Any]  # how the code writes it, and what it is: an address, or a model without one
+CodeReference = tuple[str, Any]  # how the code writes it, and what it is: an address, or a model without one
 
 
-def references(cls: type) -> list[Reference]:
+def references(cls: type) -> list[CodeReference]:
     """Return stores and models that a class's functions reach without getting them from a field."""
     return list(_Search(cls.__module__).search_class(cls, with_defaults=False))
 
@@ -49,7 +49,7 @@ class _Search:
         self.home = home
         self.known_values: dict[int, Any] = {}  # by identity; holding them keeps the identities
 
-    def search_class(self, cls: type, *, with_defaults: bool = True) -> Iterator[Reference]:
+    def search_class(self, cls: type, *, with_defaults: bool = True) -> Iterator[CodeReference]:
         """Yield what the functions and attributes of a class reach, perhaps with the defaults of its fields."""
         for base in cls.__mro__:
             if is_own(base.__module__, self.home):
@@ -59,7 +59,7 @@ class _Search:
                 own = {name: value for name, value in vars(base).items() if name not in declared}
                 yield from self._items((name, value) for name, value in own.items() if not name.startswith("__"))
 
-    def search_value(self, name: str, value: Any) -> Iterator[Reference]:
+    def search_value(self, name: str, value: Any) -> Iterator[CodeReference]:
         """Yield a value, if it is a store or model, and all that it reaches."""
         if id(value) in self.known_values or len(self.known_values) >= MAX_VALUES:
             return
@@ -80,11 +80,11 @@ class _Search:
         elif not isinstance(value, ModuleType):
             yield from self._search_instance(name, value)
 
-    def _items(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[Reference]:
+    def _items(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[CodeReference]:
         for name, value in pairs:
             yield from self.search_value(name, value)
 
-    def _search_instance(self, name: str, value: Any) -> Iterator[Reference]:
+    def _search_instance(self, name: str, value: Any) -> Iterator[CodeReference]:
         resources = getattr(value, "resources", None) if hasattr(value, "apply_batch") else None  # an operator
         if isinstance(resources, tuple):
             yield from ((name, resource) for resource in resources)
@@ -97,7 +97,7 @@ class _Search:
             yield from self.search_value(name, type(value))
             yield from self._items((f"{name}.{part}", item) for part, item in getattr(value, "__dict__", {}).items())
 
-    def _search_function(self, function: FunctionType) -> Iterator[Reference]:
+    def _search_function(self, function: FunctionType) -> Iterator[CodeReference]:
         code_names, names = CodeNames().read(function.__code__), function.__globals__
         for chain in sorted(code_names.chains):
             if chain[0] in names:
