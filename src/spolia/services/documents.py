@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 PATHS_AT_ONCE = 100
 """Files that are added by their path in one transaction."""
-LAST_NUMBER = 2**31  # Above the number of any node: the nodes of a page can stand anywhere in the document.
+LAST_NUMBER = 2**31  # above the number of any node: the nodes of a page can stand anywhere in the document
 Transfer: TypeAlias = Literal["copy", "move"]
 ADMINISTRATOR = Requester()
 SCAN = Requester("folder scan")
@@ -385,7 +385,7 @@ class Documents(Publisher):
                 | {"asked": requested}
                 | {payload_key: value for payload_key, value in requested.items() if payload_key == "access"}
             )
-            payload = {  # The callback of the earlier change is none of this one.
+            payload = {  # the callback of the earlier change is none of this one
                 payload_key: value for payload_key, value in payload.items() if payload_key != CALLBACK
             } | callback_payload
             fields = payload["metadata"] | requested.get("metadata", {})

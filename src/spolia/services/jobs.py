@@ -473,7 +473,8 @@ class JobQueue:
         """Return these jobs; unknown ids are left out."""
         return [
             # A request can name any number, and both databases raise an error above 64 bits.
-            _parse_job(row) for row in self._ask_in_transaction(LOOK, [{"id": id} for id in ids if 0 < id <= NEWEST])
+            _parse_job(row)
+            for row in self._ask_in_transaction(LOOK, [{"id": id} for id in ids if 0 < id <= NEWEST])
         ]
 
     def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before_id: int = NEWEST) -> list[Job]:
@@ -493,7 +494,7 @@ class JobQueue:
     def load(self, queue: str = "") -> tuple[dict[str, int], float]:
         """Return the number of jobs by state, and the age in seconds of the oldest that has not ended."""
         ((oldest_s,),) = self._ask_in_transaction(OLDEST_S, [{"queue": queue}])
-        return self.counts(queue), max(0.0, oldest_s or 0.0)  # Negative after a clock was set back.
+        return self.counts(queue), max(0.0, oldest_s or 0.0)  # negative after a clock was set back
 
     def delete_old_jobs(self, age_s: float) -> int:
         """Delete jobs that ended longer ago, except the last done one on each subject; return their number."""

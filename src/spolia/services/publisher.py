@@ -45,7 +45,7 @@ PRECEDING_TASK = "after"
 """In the payload of a job that waits for another one to be done."""
 RETENTION_S, FORGET_S = 30 * 86_400.0, 3_600.0
 """How long tasks are kept after their end, and how often others are looked for, in seconds."""
-MOST_FIELDS = 200  # Users choose the names of fields, so their number needs a bound.
+MOST_FIELDS = 200  # users choose the names of fields, so their number needs a bound
 REPLACED = "replaced"
 """Reason of a change that a newer one of the document has overtaken."""
 

@@ -155,7 +155,9 @@ class EvaluatorTrainer(FlowClassifier):
         chances = {item: [chance for _, chance in rows] for item, rows in rows_by_item}
         best = [
             # Passages come first in a question's rows, then their strips.
-            (max(chances[item][: len(gold)]), any(gold)) for item, gold in self.gold_flags.items() if item in chances
+            (max(chances[item][: len(gold)]), any(gold))
+            for item, gold in self.gold_flags.items()
+            if item in chances
         ]
         upper = confident_threshold(best, self.sure)
         lower = min(upper, -confident_threshold([(-score, not has_gold) for score, has_gold in best], self.sure))

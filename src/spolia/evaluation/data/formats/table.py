@@ -125,7 +125,9 @@ def guess_columns(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, st
         mark_counts = Counter(name for row in rows for name in names if ASKS.search(_text(row.get(name))))
         candidates = [
             # Half of the rows: one stray question mark names no column.
-            name for name, times in mark_counts.most_common() if name not in columns.values() and 2 * times >= len(rows)
+            name
+            for name, times in mark_counts.most_common()
+            if name not in columns.values() and 2 * times >= len(rows)
         ]
         columns = {"question": candidates[0], **columns} if candidates else columns
     return columns
