@@ -66,6 +66,7 @@ class ImportedStudy(Value):
     def refuse_overwriting(self) -> None:
         """Refuse a folder whose files differ from what would be written there: somebody edited them."""
         for path, text in self._files():
+            # Bytes that are no text count as another text.
             if path.exists() and path.read_text("utf-8", "replace") != text:
                 raise DataError(
                     f"{path} differs from what this configuration gives, and is not overwritten. To tune the space "

@@ -32,6 +32,7 @@ PUNCTUATION = ".:;,?! "
 def demo(folders: Annotated[list[str] | None, argument("DIR", "")] = None) -> Exit:
     """Index folders into `.demo/`, and ask three questions: fixed ones of the project's docs, else their headings."""
     screen, sources = Screen(), tuple(folders or DOCS)
+    # File systems allow 255 bytes.
     store = str(Path(".demo") / f"{'-'.join(_slug(Path(folder)) for folder in sources)[-100:]}.spolia")
     screen.show(f"$ spolia index {' '.join(sources)} --store {store}")
     index(StoreOptions(store, list(sources)))

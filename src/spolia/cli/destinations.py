@@ -55,6 +55,7 @@ def list_unbuilt_groups(flow: Operator[Any, Any], allowed_store: Corpus | None =
     """Yield the groups that a flow defines and that are not built."""
     for resource in flow.resources:
         if isinstance(resource, NodeGroup) and resource.definition is not None:
+            # A store that only the flow names stays closed.
             may_open = allowed_store is None or resource.corpus == allowed_store
             if not (may_open and _is_built(resource)):
                 yield resource

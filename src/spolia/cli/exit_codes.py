@@ -95,7 +95,7 @@ def guard_command(body: Callable[P, Exit]) -> Callable[P, None]:
                 raise
             code = _report_error(error, Screen(json=bool(kwargs.get("json"))))
         finally:
-            signal.signal(signal.SIGTERM, previous_handler)
+            signal.signal(signal.SIGTERM, previous_handler)  # of a program that calls the command as a function
         raise click.exceptions.Exit(int(code))
 
     return run

@@ -385,7 +385,7 @@ def _read_traces(run: Run) -> Traces | None:
     journal: Journal = run.journal
     journal.flush()
 
-    @cache
+    @cache  # the journal is read once for a run, not for each of its questions
     def by_lane(run_id: str) -> dict[int, list[Any]]:
         spans_by_lane: dict[int, list[Any]] = {}
         for span in journal.spans(run_id):

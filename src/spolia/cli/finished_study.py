@@ -118,6 +118,6 @@ def _hash_code() -> str:
         # Bytecode is written at import and says nothing of the code; sorted, the hash is stable.
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(files):
-            about = os.stat(os.path.join(place, name))
+            about = os.stat(os.path.join(place, name))  # sizes and times in place of the contents, for speed
             digest.update(f"{place}/{name} {about.st_size} {about.st_mtime_ns}\0".encode())
     return digest.hexdigest()

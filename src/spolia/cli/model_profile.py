@@ -90,6 +90,7 @@ class ModelProfile(Value):
             if is_its_own
             else {}
         )
+        # Another model of the same server: the key is its own too, the settings are not.
         if settings and profile_settings.get("model", name) != name:
             settings = {KEY: settings[KEY]} if KEY in settings else {}
         built_model = _kind_of(table)(name, url, **{KEY: usual_key(url), **settings, **overrides})
@@ -170,6 +171,7 @@ def _check_settings(path: Path, table: str, settings: Any) -> dict[str, Any]:
         )
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     try:
+        # Made once, to find a wrong value before anything is asked.
         kind(
             str(values.get("model", "")),
             values["url"],

@@ -167,4 +167,5 @@ def _split_commit(address: str) -> tuple[str, str]:
     (('models/bge', ''), 'acme/bge')
     """
     name, mark, commit = address.rpartition("@")
+    # Git's commits have 40 digits; a shorter one can name several.
     return (name, commit) if mark and len(commit) == 40 else (address, "")

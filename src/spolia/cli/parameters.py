@@ -60,6 +60,7 @@ def command(name: str, body: Body, *, hidden: bool = False) -> HelpCommand:
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
     def run(**values: Any) -> Exit:
+        # Click gives () for an option that nobody wrote.
         values = {name: (list(value) or None) if isinstance(value, tuple) else value for name, value in values.items()}
         for name, kind in groups.items():
             values[name] = kind(**{field_name: values.pop(field_name) for field_name in signature(kind).parameters})

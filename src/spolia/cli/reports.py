@@ -21,7 +21,7 @@ def write_report(report: Report, path: Path, traces: Traces | None) -> None:
     else:
         text = html(report, traces)
     with replace_files(path) as (part,):
-        part.write_text(text, "utf-8", errors="backslashreplace")
+        part.write_text(text, "utf-8", errors="backslashreplace")  # questions can hold half characters
 
 
 def show_report(screen: Screen, report: Report) -> None:
@@ -32,6 +32,7 @@ def show_report(screen: Screen, report: Report) -> None:
     costs = tables.tabulate_costs(report)
     screen.show(
         tables.explain_scores(report),
+        # Too wide for the terminal: turned.
         _render_table(costs.transpose() if costs.width > (screen.width or costs.width) else costs),
     )
     if untimed := tables.explain_untimed(report):

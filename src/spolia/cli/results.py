@@ -50,6 +50,7 @@ def print_answer(
         streams: print a language model's text as it comes, if there is a terminal.
         live_markdown: leave Markdown as it is.
     """
+    # A file or a pipe gets the whole answer, since text can be taken back.
     if screen.json or not (streams and sys.stdout.isatty()):
         answer = flow(query)
         answer = answer if live_markdown else answer.but(text=disarm(answer.text))
@@ -68,7 +69,7 @@ def print_answer(
         elif isinstance(event, Done):
             answer = event.value
     _write("\n" if markdown is None else f"{markdown.end()}\n")
-    is_shown = printed_text == answer.text
+    is_shown = printed_text == answer.text  # both as the flow gave them, before they are made inert
     answer = answer if live_markdown else answer.but(text=disarm(answer.text))
     if not is_shown:
         screen.show(_styled(answer))
@@ -76,7 +77,7 @@ def print_answer(
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(visible(text))
+    sys.stdout.write(visible(text))  # control characters of a model must not reach the terminal
     sys.stdout.flush()
 
 

@@ -149,6 +149,7 @@ def replay_step(
     if detail is None or view.lost:
         raise QueryError(f"Step {number} cannot be run again. {view.lost}")
     catalogue: Any = ChainMap({}, Catalogue(load_user_modules(modules).operators), IMPORTED)  # type: ignore[arg-type]
+    # The record may be somebody else's: it may read no variable that the user has not allowed.
     values = ValueReader(journal.database, catalogue, refuse_env)
     try:
         step = values[detail.operator]

@@ -42,7 +42,7 @@ def record_run(
     shares equal steps runs too many of them to trace each, and has a journal only for their values. Without `cached`
     it has no cache. With a `log`, each step runs and goes there; only replies of models are kept, by their prompts."""
     corpus, principals = Corpus(str(store)), tuple(access or ())
-    corpus.snapshot()
+    corpus.snapshot()  # raises an error if there is no store
     try:
         folder = corpus.backend.folder
         make_folder(folder)  # of a store in a database it may not be there yet
@@ -71,7 +71,7 @@ def store_for(folder: Path) -> str:
     path = folder.resolve()
     # Two folders of the same name get two stores.
     key = blake2b(str(path).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
-    return str(cache_folder() / "stores" / f"{path.name[:60] or 'root'}-{key}.spolia")
+    return str(cache_folder() / "stores" / f"{path.name[:60] or 'root'}-{key}.spolia")  # file systems allow 255 bytes
 
 
 def budget_of(calls: int | None, tokens: int | None, usd: float | None) -> Budget | None:
@@ -82,7 +82,7 @@ def refuse_unpriced(usd: float | None, models: Iterable[object]) -> None:
     """Refuse a budget in dollars that could never hold, since a server's price is not known."""
     if usd is None:
         return
-    million = Usage(input_tokens=10**6, output_tokens=10**6)
+    million = Usage(input_tokens=10**6, output_tokens=10**6)  # a price is known if a million tokens cost anything
     for model in models:
         if isinstance(model, Remote) and isinstance(model, LanguageModel) and not model.add_price(million).cost_usd:
             raise QueryError(

@@ -15,7 +15,7 @@ from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.files import walk
 from spolia.indexing.sync.report import Progress, SyncReport
 
-LONGEST_S = 3600.0
+LONGEST_S = 3600.0  # between two attempts on files that have not changed
 POLL_S = 60.0
 """Seconds between two looks at sources that are no folders, at least: others' servers are asked for them."""
 LOOK_S = 60.0
@@ -35,7 +35,7 @@ class Patience:
         """Record which files could not be read; `tried` if all of them were tried just now."""
         failing = frozenset(uris)
         if failing - self._failing:
-            self._wait = self.interval_s
+            self._wait = self.interval_s  # a file that has just failed may soon be whole
         elif tried:
             self._wait = min(self._wait * 2, LONGEST_S)
         if tried or failing - self._failing:
@@ -79,6 +79,7 @@ class Watch:
         events, interval_note = self._events(), ""
         if (reason := reason_to_poll(self.folders)) or not self.folders:
             events, interval_note = self._polls(), f", every {self.interval_s:g} s{reason and f' ({reason})'}"
+        # None differs from whatever is there, so the first look syncs.
         sizes: Sizes | None = None if self.folders else {}
         try:
             next(events)  # what changes from here on is noticed
@@ -146,7 +147,7 @@ class Watch:
         except StoreCorrupt:
             raise
         except SpoliaError as error:  # somebody may mend it: a file is half written, a server is down, a folder is away
-            if str(error) != self._last_message:
+            if str(error) != self._last_message:  # said once, not at each look
                 self._last_message = str(error)
                 self.screen.say(f"{self._last_message} Watching goes on.", "yellow")
             return old_sizes
@@ -242,6 +243,7 @@ def watch_folders(folders: Sequence[Path], every_s: float) -> Iterator[bool]:
     """
     interval_ms = max(1, int(every_s * 1000))
     try:
+        # Neither debugging nor polling; with the folders inside, and without those that may not be read.
         with watchfiles.RustNotify([str(folder) for folder in folders], False, False, 0, True, True) as events:
             yield False
             while (result := events.watch(interval_ms, min(_QUIET_MS, interval_ms), interval_ms, None)) != "signal":

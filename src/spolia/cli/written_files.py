@@ -261,6 +261,7 @@ def damaged_elsewhere(place: Path) -> Iterator[FileDamage]:
         )
     for path in sorted(_outside_stores(place)):
         kind = kind_elsewhere(path)
+        # Other programs write JSON and ZIP files into folders, too.
         is_named = path == place or (kind is not None and kind.check not in (_json_damage, _zip_damage))
         if kind is not None and is_named and (text := _damage(kind, path)):
             yield FileDamage(path, kind, text)

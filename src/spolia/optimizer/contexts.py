@@ -161,6 +161,7 @@ class Contexts:
                     result = attempt(partial(shown_contexts.compute, items[question]))
                     self.on_progress(len(rows))
                     if isinstance(result, Failure):  # its failure is reported when the flow is asked
+                        # Numbers of their own: each counts as a call.
                         numbers[rows, question] = np.arange(self.count, self.count + len(rows))
                         self.count += len(rows)
                     else:
@@ -177,7 +178,7 @@ class Contexts:
 
     def _number_prompt(self, prompt: bytes) -> int:
         number = self._prompts.setdefault(prompt, self.count)
-        self.count += number == self.count
+        self.count += number == self.count  # a new prompt has taken the next number
         return number
 
 

@@ -245,7 +245,7 @@ class EarlierStudies:
             checksums.write(path, record.json())
 
     def _read_records(self) -> list[StudyRecord]:
-        files = map(checksums.recall, sorted(self.folder.glob("*.json")))
+        files = map(checksums.recall, sorted(self.folder.glob("*.json")))  # `glob` has no order
         own_records = filter(None, map(StudyRecord.read, filter(None, files)))
         shipped = map(StudyRecord.read, json.loads(self.shipped.read_bytes()) if self.shipped else ())
         return [*sorted(own_records, key=lambda record: (-record.at, record.key)), *filter(None, shipped)]

@@ -113,11 +113,12 @@ class FlowScores:
         chains = [self._sweepable_chain(flow) for flow in flows]
         swept = {row: chain for row, chain in enumerate(chains) if chain and flows[row] not in self.excluded}
         by_stores: dict[tuple[str, ...], list[int]] = {}
-        for row in swept:
+        for row in swept:  # in another store the gold is at other places
             by_stores.setdefault(self._store_paths(flows[row]), []).append(row)
         for rows in by_stores.values():
             values[rows] = self._sweep_flows([flows[row] for row in rows], [swept[row] for row in rows], questions)
         rest = [row for row, flow in enumerate(flows) if row not in swept and flow not in self.excluded]
+        # Contexts are known of the questions that choose, not of the fresh ones.
         if rest and self.reader_scores is not None and questions.stop <= self.reader_scores.contexts.questions:
             scores, usages, usd = self.reader_scores([flows[row] for row in rest], questions)
             values[rest], costs[rest] = scores, usages[:, [COST_USD, CALLS]]
@@ -133,7 +134,7 @@ class FlowScores:
     def _ask_flow(self, flow: int, questions: range) -> tuple[Floats, Floats, float]:
         """Return the scores of one flow, what a question costs, and the USD paid for all, now or before; -inf if the
         flow cannot run."""
-        worst = -np.inf * self._signs
+        worst = -np.inf * self._signs  # times the sign: the worst, whether more or less is better
         if flow in self.excluded:
             return worst, np.zeros(2), 0.0
         items, rows_before = [self.items[index] for index in questions], self.rows
@@ -182,7 +183,7 @@ class FlowScores:
         return tuple((case.item.id, case.result) for case in cases if isinstance(case.result, Failure))
 
     def _count_row(self, flow: str, done: int, total: int) -> None:
-        with self._lock:
+        with self._lock:  # threads of an experiment call it
             self.rows += 1
         self.on_progress(1)
 
@@ -213,6 +214,7 @@ class FlowScores:
                 questions_by_rows: dict[tuple[int, ...], list[int]] = {}
                 for index in range(start, min(start + window, len(questions))):
                     self.on_progress(len(flows))
+                    # A flow that fails is asked as an experiment anyway, so more sweeps of it are in vain.
                     rows = np.flatnonzero(np.isnan(values[:, index]).any(axis=1) & ~failing)
                     if rows.size:
                         questions_by_rows.setdefault(tuple(rows.tolist()), []).append(index)
@@ -302,6 +304,7 @@ class FlowScores:
     def read_stored(self, part: StorePart, flows: int, questions: int) -> Floats:
         """Return the scores that the store held when it was last read."""
         values = np.full((flows, questions, len(self._measures)), np.nan)
+        # Nothing is stored of these flows: the columns need not be read.
         if self._stored.isdisjoint(part.flow_ids.tolist()):
             return values
         answers = np.zeros((flows, questions), ANSWERS)

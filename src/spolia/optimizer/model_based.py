@@ -34,7 +34,7 @@ class TreeParzen(Strategy):
     def search(self, board: Board) -> Requests:
         require(optuna, "The strategy tpe")
         best = len(board.objectives.best) if board.objectives else 1
-        study, n, asked_flows = (
+        study, n, asked_flows = (  # NumPy's seeds have 32 bits
             self._create_study(optuna, best, board.random.randrange(2**32)),
             board.questions,
             list[int](),

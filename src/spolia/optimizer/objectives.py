@@ -97,7 +97,7 @@ class Objectives(Value):
     def blur(self, means: Floats) -> Floats:
         """Round means by flow and measure to the resolution of the measure: a flow within it of a better one gets its
         mean. A measure without scores becomes 0 for all flows, and decides nothing."""
-        blurred = np.round(means, 12)
+        blurred = np.round(means, 12)  # else the last digits of a float would decide
         blurred[:, ~np.isfinite(blurred).any(axis=0)] = 0.0
         for column, measure in zip(blurred.T, self.measures, strict=True):
             leader = np.inf

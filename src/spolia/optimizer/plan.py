@@ -132,7 +132,9 @@ class TuningPlan:
         if strategy and not (strategy.takes_several or objectives.is_single):
             raise DataError(f"{strategy!r} takes one objective without limits. Name another strategy.")
         left_out = {"trained": len(trained), "copies": copies, "without_gold": without_gold}
+        # The strategy and the rows depend on the budget: `fit_budget` puts them in.
         plan = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy, **left_out)
+        # A cost is first measured by the pilot.
         return plan.but(rows=plan.grid) if budget and budget.is_cost else plan.fit_budget(RowCost())
 
     def fit_budget(self, row_cost: RowCost, held_cost: RowCost | None = None) -> Self:
@@ -159,6 +161,7 @@ class TuningPlan:
         n = len(self.fresh)
         if not n:
             return min(self.grid, rows)
+        # For each number k of finalists: the most rows with which `count_finalists` gives k and all is paid.
         limits = [min(rows - k * n, (k + 1) * n - 1 if k < FINALISTS else rows) for k in range(2, FINALISTS + 1)]
         return min(self.grid, max(0, *(limit for k, limit in enumerate(limits, 2) if limit >= k * n or k == 2)))
 
@@ -218,7 +221,7 @@ def _split_items(items: Sequence[Item], seed: int, minimum: int) -> tuple[list[I
     choosing = [item for item in listed if part_of(item.id) != REPORT]
     if len(listed) < minimum or not fresh or not choosing:
         fresh, choosing = [], listed
-    Random(seed).shuffle(choosing)
+    Random(seed).shuffle(choosing)  # the first questions must be like the others: flows are dropped by them
     return choosing, fresh
 
 

@@ -88,6 +88,6 @@ class StudyProgress:
             self.done += rows
             # The total is an estimate: a strategy may ask for more scores than planned.
             self.total = max(self.done, self.total)
-        self._on_progress(self)
+        self._on_progress(self)  # not under the lock: the callback may take long
         if self.seconds > self.share * self._seconds:
             raise BudgetSpent(f"the time of {self.share * self._seconds:.0f} s is over")

@@ -134,6 +134,7 @@ class ReaderScores:
             "steps": lane.count_calls(self.scores.candidates.flows[flow]),
             "run": store.register_run(self.scores.run.id),
         }
+        # Answers that flows share have no time of their own.
         columns |= {"lane": lane.number, "seconds": nan, "opening": nan}
         store.write_answer(int(part.flow_ids[0]), int(part.question_ids[0]), case, **columns)
         with self._lock:  # threads count the rows

@@ -131,6 +131,7 @@ class Board:
         self._grow()
         flows = np.array(list(dict.fromkeys(request.flows)), np.intp)
         last = min(request.question_count, self.questions)
+        # Without flows there is nothing to ask.
         start, step = int(self._question_counts[flows].min(initial=last)), FIRST_QUESTIONS
         while start < last:
             start, step = min(last, start + step), 2 * step
@@ -148,7 +149,7 @@ class Board:
                 result = source(batch.tolist(), range(start, question_count))
                 self._scores[batch, start:question_count] = result.values.reshape(batch.size, new_questions, -1)
                 self._costs[batch] = (self._costs[batch] * start + result.costs * new_questions) / question_count
-                self._question_counts[batch], self._slope = question_count, None
+                self._question_counts[batch], self._slope = question_count, None  # new scores change the slope
                 self.rows_spent += new_questions * batch.size if unread is None else unread.size
                 if unread is not None:
                     self._is_read[unread] = True
@@ -321,6 +322,7 @@ def main_effects(board: Board) -> list[Effect]:
     n, scores = np.maximum(is_known.sum(axis=0), 1), np.where(is_known, board.scores[flows], 0.0)
     of_question = is_known.T @ indicators / n[:, None]
     inner = indicators.T @ (indicators * is_known.sum(axis=1)[:, None]) - of_question.T @ (of_question * n[:, None])
+    # Candidates that always occur together make the matrix singular, which `solve` would refuse.
     solution = np.linalg.lstsq(
         inner, indicators.T @ scores.sum(axis=1) - of_question.T @ scores.sum(axis=0), rcond=1e-9
     )[0]

@@ -229,6 +229,7 @@ class Racing(Strategy):
         flows, n = list(board.candidates.all_flows), board.questions
         for step in range(self.looks):
             question_count = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * step // (self.looks - 1))
+            # One question has no standard error.
             if len(flows) == 1 or question_count < 2 or board.cost(flows, question_count) > board.left:
                 break
             yield ScoreRequest(flows, question_count)
@@ -243,6 +244,7 @@ class Racing(Strategy):
         flows = [flow for flow, runs in zip(ranked, can_run, strict=True) if runs] or ranked
         gaps = board.scores[flows[0], :question_count] - board.scores[flows, :question_count]
         error = np.nanstd(gaps, axis=1, ddof=1) / sqrt(question_count)
+        # `student_t` takes a two-sided level.
         level = 1 - 2 * self.alpha / self.looks / max(1, len(board.candidates.all_flows) - 1)
         worse = np.nanmean(gaps, axis=1) > student_t(level, question_count - 1) * error
         return [flow for flow, is_worse in zip(flows, worse.tolist(), strict=True) if not is_worse]

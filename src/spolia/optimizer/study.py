@@ -105,6 +105,7 @@ class Study:
         if self.contexts is not None and share:
             share = board.rows_spent / max(1, self.contexts.total)
         finalists = self._choose_finalists(board, chosen)
+        # Before they are asked: a study that is killed meanwhile has looked, too.
         if look_count := _log_report(log, plan, finalists):
             self.notes.append(f"Earlier reports used the fresh questions {several(look_count, 'time')}.")
         with self._limited():
@@ -115,6 +116,7 @@ class Study:
             board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share
         )
         _log_choice(log, plan, [finalist.number for finalist in result.finalists])
+        # What the budget has cut short does not tell which flow is best.
         if earlier is not None and not self.is_cut_short:
             earlier.store_record(StudyRecord.from_study(plan, result))
         return result
@@ -387,7 +389,7 @@ def refuse_other_study(path: Path, flow: Operator[Query, Any], plan: TuningPlan)
             f"{path.parent} was written by a newer version of Spolia. Upgrade: {pip_install('', '-U')}; or name "
             "another folder."
         )
-    if differ := describe_changes(stored, json.loads(json.dumps(description))):
+    if differ := describe_changes(stored, json.loads(json.dumps(description))):  # tuples become lists, as in the file
         raise DataError(
             f"{path.parent} holds a study of something else: {'; '.join(differ[:3])}. Name another folder, or "
             "delete this one."

@@ -73,6 +73,7 @@ class SweepScores:
     def __init__(self, run: Run, measures: Sequence[SetMeasure]) -> None:
         self.run, self.measures = run, measures
         depths = [measure.k if isinstance(measure, CutMeasure) else None for measure in measures]
+        # A measure without a cut reads the whole ranking.
         self._max_depth = None if None in depths else max(filter(None, depths), default=None)
         self._by_gold: dict[object, dict[tuple[object, ...], Sequence[float]]] = {}
         self._sweeper: tuple[Chains, VariantRunner] = (), build_variant_runner([])
@@ -101,7 +102,7 @@ class SweepScores:
 
     def _cached_sweeper(self, chains: Chains) -> VariantRunner:
         previous = self._sweeper[0]
-        if len(previous) != len(chains) or any(
+        if len(previous) != len(chains) or any(  # by identity: to compare whole flows for each question would cost more
             old_chain is not new_chain for old_chain, new_chain in zip(previous, chains, strict=True)
         ):
             self._sweeper = chains, build_variant_runner(chains)
@@ -109,6 +110,7 @@ class SweepScores:
 
     def score_rankings(self, rankings: Sequence[VariantRanking], item: Item) -> Iterator[Sequence[float]]:
         """Yield the scores of each measure, by ranking."""
+        # Passages with quotes of one question say nothing of another.
         scores_by_key = {} if item.quotes else self._by_gold.setdefault(gold_shape(item), {})
         places: dict[int, list[int]] = {}
         for ranking in rankings:
@@ -199,7 +201,7 @@ class _SweepProcess(WorkerProcess):
     def scores(self, sweep: Sweep, sweep_bytes: bytes, flows: Sequence[int], items: Sequence[Item]) -> Floats:
         self.ensure_running()
         self.seconds = LIMIT_S
-        holds = self.process, sweep
+        holds = self.process, sweep  # a process that was started again holds no sweep
         is_new = any(new_part is not old_part for new_part, old_part in zip(holds, self._holds, strict=True))
         # A call that fails leaves the worker in an unknown state: the next one sends the sweep again.
         self._holds = None, None

@@ -223,6 +223,7 @@ class FinalScores:
     def _name_means(self, means: Floats) -> list[tuple[tuple[str, float], ...]]:
         """Return the means of all measures, by notation."""
         names = [*map(str, self.objectives.measures)]
+        # + 0.0, since -0.0 would be shown as -0.
         return [tuple(zip(names, row, strict=True)) for row in (self.objectives.signs * means + 0.0).tolist()]
 
     def _correct_for_choice(self) -> Interval:

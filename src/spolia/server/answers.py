@@ -82,7 +82,7 @@ class EventStream(Response):
             except Exception as error:
                 part = self.render_failure(error)
             else:
-                part = b""
+                part = b""  # the last batch is sent already
             finally:
                 heartbeat.cancel()
             await send({"type": "http.response.body", "body": part, "more_body": False})

@@ -108,7 +108,7 @@ def build_application(
     def ask_store() -> None:
         service.corpus.latest().sources([])
         if documents is not None:
-            documents.queue.find_jobs([1])
+            documents.queue.find_jobs([1])  # any number: all that counts is that the table replies
 
     @app.get("/live", response_model=dict[str, bool])
     async def live() -> Response:
@@ -135,8 +135,9 @@ def build_application(
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     checked = RequestChecks(FixedPaths(app.router), keys=keys, hosts=hosts, ledger=service.ledger)
+    # Outside of the checks, to count refused requests too.
     app.entry = RequestMetrics(checked, metrics=service.metrics, audit=audit)
-    if origins:
+    if origins:  # outside of the checks: a browser's preflight request has no key
         app.entry = CORSMiddleware(
             app.entry, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=["Retry-After"]
         )

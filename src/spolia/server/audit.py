@@ -22,7 +22,7 @@ FILE = "audit.jsonl"
 START = "0" * 64
 """Before the first row."""
 _COMPLETE_ROW = re.compile(rb'"hash": "[^"]{64}')
-TAIL_BYTES = 1 << 16
+TAIL_BYTES = 1 << 16  # longer than any row: a row has no texts
 BATCH_S = 0.05
 """Seconds in which rows are collected, to be written together."""
 
@@ -43,6 +43,7 @@ class AuditLog:
     """
 
     def __init__(self, file: Path) -> None:
+        # No file has the size -1: the first append reads the last hash.
         self.file, self._lost, self._end, self._last = file, 0, -1, START
         self._rows: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._thread = Thread(target=self._write_batches, daemon=True, name="spolia-audit")
@@ -82,7 +83,8 @@ class AuditLog:
     def _append(self, rows: list[dict[str, Any]]) -> None:
         descriptor = private(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         with open(descriptor, "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX)  # other servers of the store continue the same chain
+            # Nobody has written since: the hash of the last row is known.
             last = self._last if file.seek(0, os.SEEK_END) == self._end else _read_last_hash(file)
             for row in rows:
                 text = json.dumps(row, sort_keys=True)  # what `_hash` and `_line` make of it when it is read again

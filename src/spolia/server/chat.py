@@ -190,7 +190,7 @@ class ModelList(TypedDict):
 
 
 def add_chat_routes(app: FastAPI, service: Service) -> None:
-    started = int(time.time())
+    started = int(time.time())  # OpenAI's form needs a time of creation, which flows do not have
 
     def build_model_reply(flow: ServedFlow) -> ModelReply:
         reply: ModelReply = {"id": flow.name, "object": "model", "created": started, "owned_by": "spolia"}
@@ -273,7 +273,7 @@ class ChatEvents:
             "model": body.model,
         }  # fmt: skip
         if body.includes_usage:
-            self.head["usage"] = None
+            self.head["usage"] = None  # with include_usage, OpenAI's chunks have this field, null in all but the last
         self._text_prefix, self._text_suffix = self._chunk({"content": TEXT_PLACEHOLDER}).split(
             json.dumps(TEXT_PLACEHOLDER).encode()
         )

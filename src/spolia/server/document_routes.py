@@ -298,7 +298,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         def work() -> BaseReply:
             holder = request.scope["holder"]
             requester = require_writer(holder)
-            name_in_base("a document", base)
+            name_in_base("a document", base)  # raises an error for a name that no document can have
             readers = tuple(check_readers(base, _parse_readers(body.access)))
             documents.put_base(KnowledgeBase(base, body.description, requester.owner, readers), requester=requester)
             return next(reply for reply in base_list(documents, holder) if reply["name"] == base)
@@ -421,10 +421,10 @@ def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
         if candidate.admits(requester) or counts[name]
     }
     replies: list[BaseReply] = []
-    for name in sorted(bases.keys() | counts.keys() - {""}):
+    for name in sorted(bases.keys() | counts.keys() - {""}):  # documents outside of folders belong to no knowledge base
         base = bases.get(name, KnowledgeBase(name))
         is_own = name in bases and requester.is_owner(base.owner)
-        readers = (list(base.access) or [EVERYBODY]) if is_own else []
+        readers = (list(base.access) or [EVERYBODY]) if is_own else []  # only its owner learns who may read it
         fields = {"description": base.description, "access": readers, "is_own": is_own, "documents": counts[name]}
         replies.append(cast(BaseReply, {"name": name, **fields}))
     return replies
@@ -509,6 +509,7 @@ def task_list(documents: Documents, jobs: Sequence[Job]) -> TaskList:
 
 
 def load_own_task(documents: Documents, holder: KeyHolder, task: int) -> Job:
+    # One reply for both: nobody learns of others' tasks.
     if (job := documents.queue.job(task)) is None or job.owner != holder.name:
         raise NotFound(f"No task {task} of this key. `GET /v1/tasks` lists them.")
     return job
@@ -527,5 +528,5 @@ def _parse_fields(text: str) -> dict[str, Scalar]:
 def _is_scalar(value: object) -> bool:
     """Return whether the store can hold a value as a text or number; Python also reads `NaN`, and 1e999 as infinite."""
     if isinstance(value, int):
-        return abs(value) < 2**63
+        return abs(value) < 2**63  # SQLite's integers have 64 bits
     return isinstance(value, str) or (isinstance(value, float) and abs(value) <= sys.float_info.max)

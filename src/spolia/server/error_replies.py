@@ -51,6 +51,7 @@ STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
 
 def error_object(status: int, message: str, code: str = "", param: str | None = None) -> dict[str, Any]:
     kind = (
+        # `requests` is OpenAI's type for a rate limit.
         "invalid_request_error" if status < 500 and status != 429 else "server_error" if status >= 500 else "requests"
     )
     return {"error": {"message": message, "type": kind, "param": param, "code": code or CODES.get(status, "error")}}
@@ -63,6 +64,7 @@ def error_response(
     """Return an error; for 429 and 503 with the seconds after which another attempt may succeed."""
     reply_headers = dict(headers or {})
     if status in (429, 503):
+        # With 0, clients would ask again without a pause.
         reply_headers["Retry-After"] = str(max(1, math.ceil(after_s)))
     return JsonReply(error_object(status, message, code, param), status, reply_headers)
 
@@ -146,7 +148,7 @@ async def reply_to_os_error(request: Request, error: Exception) -> Response:
 
 
 async def reply_to_client_left(request: Request, error: Exception) -> Response:
-    return Response(status_code=499)
+    return Response(status_code=499)  # nobody reads it: a code for the counts, after nginx
 
 
 HANDLERS: dict[type, Any] = {

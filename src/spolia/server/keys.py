@@ -111,7 +111,7 @@ class UsageLedger:
     """
 
     def __init__(self, file: Path) -> None:
-        self._lock = RLock()
+        self._lock = RLock()  # `DailyLimiter.take` adds inside of `lock`
         self._connection, self._file = connect(file, REMEDY, timeout_s=10, isolation_level=None), file
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = OFF")  # a killed process loses nothing; a power cut may
@@ -149,7 +149,7 @@ class UsageLedger:
     def lock(self) -> Iterator[None]:
         """Lock the ledger, so that no other server of the store counts meanwhile."""
         with self._lock, translate_damage(self._file, REMEDY):
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("BEGIN IMMEDIATE")  # not even a reader may start to count between `used` and `add`
             try:
                 yield
             finally:
@@ -157,7 +157,7 @@ class UsageLedger:
 
     def count_request(self, key: str, quota: DailyQuota) -> str:
         """Count a request and return an empty text; return the limit instead if the key has reached one."""
-        if not quota.is_limited:
+        if not quota.is_limited:  # keys without limits write nothing
             return ""
         if not (reached := quota.reached_limit(*self.used(key))):
             self.add(key, Usage(), 1)
@@ -175,6 +175,7 @@ class DailyLimiter(Limiter):
     def __init__(self, ledger: UsageLedger, key: str, quota: DailyQuota) -> None:
         budget = Budget(tokens=quota.tokens or None, cost_usd=quota.usd or None)
         super().__init__(budget, f"the key {key!r} for today")
+        # The day stays: a run that passes midnight counts where it began.
         self.ledger, self.key, self.day = ledger, key, time() // DAY_S
 
     def take(self, requested: Usage, *, optional: bool) -> str:
@@ -187,6 +188,7 @@ class DailyLimiter(Limiter):
 
     def release(self, reserved: Usage) -> None:
         super().release(reserved)
+        # The bound is free again; `charge` counts what the call has taken.
         self.ledger.add(self.key, Usage() - reserved, day=self.day)
 
     def charge(self, usage: Usage) -> None:
@@ -217,10 +219,11 @@ class KeyHolder:
 
     @property
     def principals(self) -> frozenset[str]:
-        return frozenset((self.principal, *self.groups)) - {""}
+        return frozenset((self.principal, *self.groups)) - {""}  # a key without a user
 
     def owns(self, askers: frozenset[str]) -> bool:
         """Return whether a run of these principals was asked by this user."""
+        # Also a run from before the key got another group.
         return askers == self.principals or (self.principal in askers and askers <= self.principals)
 
     @property
@@ -242,6 +245,7 @@ class ApiKeys:
     def holder(self, authorization: str) -> KeyHolder | None:
         """Return the holder of the key in an `Authorization` header; None if it is unknown or expired."""
         scheme, _, key = authorization.partition(" ")
+        # Only hashes are compared, so the time it takes tells nothing of keys.
         holder = self._holders.get(hash_key(key.strip())) if scheme.lower() == "bearer" else None
         return None if holder is None or holder.is_expired else holder
 
@@ -264,7 +268,7 @@ class KeysInFile(ApiKeys):
 
     def holder(self, authorization: str) -> KeyHolder | None:
         if (state := _file_state(self.file)) != self._state:
-            self._state = state
+            self._state = state  # before the reload: a wrong file is read again only when it changes
             self._reload()
         return super().holder(authorization)
 
@@ -302,6 +306,7 @@ def _load_holders(file: Path) -> dict[str, KeyHolder]:
 
 
 def hash_key(key: str) -> str:
+    # A token from the environment may hold bytes that are not UTF-8.
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -384,6 +389,7 @@ def _parse_holder(file: Path, name: str, table: Any) -> tuple[str, KeyHolder]:
     )
     if (
         not is_table
+        # Without a zone the server's local time would count.
         or ("expires" in table and table["expires"].tzinfo is None)
         or not re.fullmatch("[0-9a-f]{64}", table.get("sha256", ""))
     ):

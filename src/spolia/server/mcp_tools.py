@@ -42,6 +42,7 @@ class ToolServer(MCPServer):
         schema: dict[str, Any] = next(
             (item.input_schema for item in await self.list_tools() if item.name == name), {"properties": {}}
         )
+        # Else ignored: an agent would not learn that a filter has no effect.
         if unknown := arguments.keys() - schema["properties"].keys():
             argument_names = ", ".join(schema["properties"]) or "none"
             raise ToolError(f"{name} has no argument {min(unknown)!r:.80}. It has: {argument_names}.")
@@ -67,6 +68,7 @@ def build_mcp_server(service: Service, documents: Documents | None = None) -> MC
         request: Any = context.request_context.request
         request.scope["flow"] = flow.name
         with service.run(request.scope["holder"]) as run:
+            # A tool's request has no message of a client that leaves, so this never returns.
             return await service.run_in_thread(run, lambda: work(run), asyncio.Event().wait)  # type: ignore[arg-type]
 
     @server.tool()
@@ -104,6 +106,7 @@ def _add_document_tools(server: MCPServer, documents: Documents) -> None:
     async def list_documents(context: Context[Any, Any], after: str = "", limit: int = 100) -> DocumentList:
         """List the documents that were added, by name; `after` is the last name of the list before."""
         return await asyncio.to_thread(
+            # Agents write any number.
             lambda: document_list(documents, holder(context), after, max(1, min(limit, 1_000)))
         )
 

@@ -22,7 +22,7 @@ from spolia.server.keys import ApiKeys, KeysInFile, load_token
 from spolia.server.service import Service
 from spolia.services.documents import Documents
 
-BACKLOG = 2048
+BACKLOG = 2048  # uvicorn's default, which sockets that are passed to it do not get
 GRACE_S, LAST_S = 5, 2
 """Seconds for requests in progress when the server is stopped; the last ones are for telling clients that it is."""
 HEAD_S = 10.0
@@ -104,7 +104,7 @@ class TimedConnection(HttpToolsProtocol):
 
     def _abort_unread(self) -> None:
         self._on_unread()
-        self.transport.abort()
+        self.transport.abort()  # `close` would wait for the client to read the rest
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -209,6 +209,7 @@ def serve(
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise QueryError(f"{host}:{port} cannot be listened on: {error}. Write another --port, or 0.") from error
+    # What the start has made stays until the end: no later collection need visit it.
     gc.collect()
     gc.freeze()
     with listener:

@@ -51,7 +51,7 @@ def passages(result: object) -> Ranking:
 
 
 def _degraded(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Degraded]:
-    reasons = count_reasons(lane.count_calls(flow)) if lane.reasons else {}
+    reasons = count_reasons(lane.count_calls(flow)) if lane.reasons else {}  # only then, since it walks the flow
     return {"degraded": reasons} if reasons else {}
 
 

@@ -38,7 +38,7 @@ BODY_S = 10.0
 UPLOAD_PATH, MOST_UPLOAD_BYTES = "/v1/documents", 100 << 20
 MOST_HOST = 300
 """Characters of a name with its port."""
-CLOSE_HEADER = {"Connection": "close"}
+CLOSE_HEADER = {"Connection": "close"}  # the body was not read, so the connection cannot carry another request
 REQUESTS = logging.getLogger("spolia.server.requests")
 
 
@@ -61,7 +61,7 @@ class RequestChecks:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # websockets: no route has one
             return
         headers = Headers(scope=scope)
         refusal = await self._check_request(scope, headers) or await self._pass_with_body(scope, headers, receive, send)
@@ -69,7 +69,7 @@ class RequestChecks:
             await refusal(scope, receive, send)
 
     async def _check_request(self, scope: Scope, headers: Headers) -> Response | None:
-        if len(headers.getlist("host")) > 1:
+        if len(headers.getlist("host")) > 1:  # a proxy and this server could each read another one
             return error_response(400, "Send one Host header.", headers=CLOSE_HEADER)
         if not self._is_own(headers.get("host", "")):
             return error_response(421, "This server has another name. Start it with --allow-host NAME to add one.")
@@ -88,6 +88,7 @@ class RequestChecks:
         if after_s := holder.quota.wait(monotonic()):
             message = f"The key {holder.name!r} allows {holder.quota.per_minute} requests a minute, which are spent."
             return error_response(429, message, after_s=after_s, headers=CLOSE_HEADER)
+        # After the minute's limit: what that refuses does not count for the day.
         if self.ledger is not None and (limit := self.ledger.count_request(holder.name, holder.daily)):
             message = f"The key {holder.name!r} allows {limit} a day (UTC), which are spent."
             return error_response(429, message, after_s=seconds_until_tomorrow(), headers=CLOSE_HEADER)
@@ -95,7 +96,7 @@ class RequestChecks:
 
     def _is_own(self, host: str) -> bool:
         name = _parse_host(host) if len(host) <= MOST_HOST else ""
-        return name in self.hosts or _is_address(name)
+        return name in self.hosts or _is_address(name)  # DNS rebinding needs a name, so addresses are safe
 
     def _limit_upload(self, receive: Receive) -> Receive:
         """Return a receiver for the body of an upload, piece by piece, that enforces the limits of size and time."""
@@ -172,6 +173,7 @@ class RequestMetrics:
             await (await reply_to(scope, error))(scope, receive, send_and_note)
         finally:
             status = status or 500
+            # Unknown paths share one label: a scanner must not add a time series for each.
             route = getattr(scope.get("route"), "path", "mcp" if status < 400 else "none")
             seconds = perf_counter() - began
             self.metrics.requests.labels(route, status).inc()
@@ -212,6 +214,7 @@ class JsonRoute(APIRoute):
             self.app = _build_direct_app(endpoint, bodies[0])
             self.is_direct = True
         else:
+            # `Application` leaves out the middleware that does this for all routes.
             self.app = AsyncExitStackMiddleware(self.app)
 
 
@@ -259,14 +262,14 @@ def _build_direct_app(endpoint: Any, model: type[BaseModel]) -> ASGIApp:
 def _declared_length(headers: Headers) -> int:
     """Return the length of the body by its header; 0 if the header gives none."""
     header = headers.get("content-length", "0")
-    return int(header[:18]) if header.isdecimal() else 0
+    return int(header[:18]) if header.isdecimal() else 0  # more digits say nothing new, and `int` refuses thousands
 
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\.?)(?::[0-9]{1,5})?")
 """RFC 9110: a name or an address, and a port. Anything that libraries may read differently is no host."""
 
 
-@lru_cache(1024)
+@lru_cache(1024)  # bounded: anybody can send other names
 def _parse_host(host: str) -> str:
     """Return the name in a `Host` header; empty for an invalid one."""
     match = _HOST.fullmatch(host)
@@ -291,6 +294,6 @@ async def _read_body(receive: Receive) -> bytes | None:
             raise ClientLeft
         parts.append(message.get("body", b""))
         size, more = size + len(parts[-1]), message.get("more_body", False)
-        if size > MOST_BYTES:
+        if size > MOST_BYTES:  # inside the loop: a body of unknown length must not fill the memory
             return None
     return b"".join(parts)

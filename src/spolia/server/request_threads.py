@@ -44,7 +44,7 @@ def _work_on(queue: _Queue, idle: deque[_Queue]) -> None:
     while (work := queue.get()) is not None:
         tell = work()
         del work  # what it holds may be large, and the next work may come late
-        idle.append(queue)
+        idle.append(queue)  # before `tell`, which may bring the next work
         if tell is not None:
             tell()
         del tell

@@ -131,7 +131,7 @@ def _load_spans(journal: Journal | None, holder: KeyHolder, run: str) -> list[Tr
         UnknownRun: it is another user's, or not there.
     """
     spans = [] if journal is None else journal.spans(run)
-    if journal is not None and not spans:
+    if journal is not None and not spans:  # the journal writes in batches, and the run may just have ended
         journal.hand_over()
         journal.database.flush(JOURNAL_WAIT_S)
         spans = journal.spans(run)
@@ -166,6 +166,7 @@ def _step_reply(span: TraceSpan, is_hidden: bool) -> TraceStepReply:
     return {
         "span": span.span, "parent": span.parent, "step": span.step, "started": span.started, "seconds": span.seconds,
         "cached": span.cached, "calls": usage.calls, "input_tokens": usage.input_tokens,
+        # Of an error only the class: its message may quote what the user may not read.
         "output_tokens": usage.output_tokens, "cost_usd": usage.cost_usd, "error": span.error.partition(":")[0],
         "result": None if is_hidden or not span.result else json.loads(span.result),
     }  # fmt: skip

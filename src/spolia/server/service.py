@@ -181,6 +181,7 @@ class Shadow:
         self.traffic = TrafficLog(journal)
         self._random, self._waiting = Random(), 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="spolia-shadow")
+        # What an earlier process has asked counts for the budget too.
         past_answers = read_answers(journal, time() - DAY_S)
         self._spent = deque((answer.started, answer.calls) for answer in past_answers if answer.shadow_of)
 
@@ -326,7 +327,7 @@ class Service:
         """
         if self._active >= self.max_concurrent:
             raise ServerBusy(f"{self._active} requests are worked on, which is the limit. Ask again.")
-        self._active += 1
+        self._active += 1  # without a lock: only the event loop's thread changes it
         options: dict[str, Any] = {"principal": holder.principal, "groups": holder.groups, "threads": self.threads}
         budget = None if self.ledger is None else self.ledger.limiter(holder.name, holder.daily)
         cache = self.cache if cache == "own" else cache
@@ -379,6 +380,7 @@ class Service:
         """Yield the events of a flow that answers in a thread of this server; each batch holds all that are ready."""
         frame = current_context.get()
         assert isinstance(frame, Frame)
+        # Made when a loop is there, with the first stream.
         self._pulse = self._pulse or Pulse(asyncio.get_running_loop())
         return event_batches(
             frame,
@@ -406,7 +408,7 @@ class Service:
         timer = asyncio.get_running_loop().call_later(LISTEN_S, listen)
         try:
             yield
-        except BaseException:
+        except BaseException:  # also a cancelled request: its thread would go on working
             run.cancel()
             raise
         finally:
@@ -483,6 +485,7 @@ def _run_once(flow: ServedFlow) -> None:
     def silence_model(value: Any) -> Any:
         return Silent(value, lambda *args: None) if isinstance(value, LanguageModel) else value
 
+    # The models are silent, so a flow may end without an answer: by then it has loaded what it needs.
     with Run(), suppress(Unanswered, StepFailed):
         replace_parts(flow.answer, silence_model)(Query("warm-up"))
 
@@ -496,7 +499,7 @@ def _settle(work: Callable[[], T], future: asyncio.Future[T], loop: asyncio.Abst
         settle = partial(future.set_exception, error)
 
     def arrive() -> None:
-        if not future.cancelled():
+        if not future.cancelled():  # the client has left
             settle()
 
     def tell() -> None:

@@ -75,10 +75,12 @@ class IssuedTokens(ApiKeys):
             return holder
         scheme, _, token = authorization.partition(" ")
         key = self._keys.get(_key_id(token := token.strip()))
+        # The provider may have withdrawn keys of more than an hour ago.
         if scheme.lower() != "bearer" or key is None or self._is_old:
             return None
         try:
             claims = jwt.decode(
+                # The key decides on the algorithm, not the token.
                 token, key, algorithms=[key.algorithm_name], audience=self.audience, issuer=self.issuer,
                 leeway=LEEWAY_S, options={"require": list(REQUIRED)},
             )  # fmt: skip
@@ -106,16 +108,17 @@ class IssuedTokens(ApiKeys):
                 self._fetch()
             except QueryError as error:
                 logging.getLogger(__name__).warning("The keys of before still hold. %s", error)
-            self._fetched = monotonic()
+            self._fetched = monotonic()  # also after a failure: a provider that is down is not asked for each token
 
     def _holder_of(self, claims: dict[str, Any]) -> KeyHolder | None:
         name, groups = claims.get(self.user), claims.get(self.groups, [])
+        # At some providers anybody can claim any address.
         is_doubted = self.user == "email" and claims.get("email_verified") is not True
         if not isinstance(name, str) or not name or is_doubted:
             return None
         if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
             return None
-        if len(self._quotas) > MOST_USERS:
+        if len(self._quotas) > MOST_USERS:  # a full reset bounds the memory; each user has a fresh minute then
             self._quotas.clear()
         quota = self._quotas.setdefault(name, Quota(self.per_minute))
         return KeyHolder(f"oidc:{name}", name, tuple(groups), quota, self.daily)  # a name that no key has
@@ -141,6 +144,7 @@ class IssuedTokens(ApiKeys):
     def _fetch_json(self, url: str) -> dict[str, Any]:
         try:
             host = urlsplit(self.issuer).netloc
+            # The issuer may have a private address; another host that it points to may not.
             parsed = json.loads(fetch(url, allow=(host,), largest_bytes=MOST_BYTES, deadline_s=20).data)
         except (EgressFailed, EgressRefused, ValueError, RecursionError) as error:
             raise QueryError(f"The issuer {self.issuer} cannot be used: {error}") from error

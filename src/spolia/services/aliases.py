@@ -79,8 +79,9 @@ class Aliases:
         """Return a value that differs after a switch."""
         try:
             status = self.file.stat()
-        except OSError:
+        except OSError:  # nothing was promoted yet
             return None
+        # each switch makes a new file, so the inode differs even within one tick of the clock
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     def current(self) -> dict[str, Promotion]:
@@ -108,7 +109,7 @@ class Aliases:
         """Copy a flow file for good; it is served from that copy."""
         digest = sha256(content).hexdigest()
         copy = self.folder / "flows" / digest[:16] / file.name
-        if _hash_file(copy) != digest:
+        if _hash_file(copy) != digest:  # also a damaged copy is written again
             make_folder(copy.parent)
             _replace(copy, content)
         return Promotion(str(copy), digest)
@@ -117,7 +118,7 @@ class Aliases:
         """Switch an alias; readers see the old flow or the new one. `back` returns to a different flow."""
         with self._lock_history() as past:
             history = past.get(alias, [])
-            if history and history[-1].is_same(promotion):
+            if history and history[-1].is_same(promotion):  # else `back` would lead to the flow that is served already
                 history = history[:-1]
             past[alias] = [*history, promotion.but(promoted=time())][-MAX_PROMOTIONS:]
 
@@ -137,7 +138,7 @@ class Aliases:
     def _lock_history(self) -> Iterator[dict[str, list[Promotion]]]:
         """Lock and yield the promotions, and save them afterwards."""
         with open(self.folder / "aliases.lock", "ab", opener=private) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of two promotions at the same time one would be lost
             past = self.history()
             yield past
             plain = {alias: [asdict(promotion) for promotion in promotions] for alias, promotions in past.items()}
@@ -153,10 +154,10 @@ def _hash_file(file: Path) -> str:
 
 def _replace(file: Path, content: bytes) -> None:
     """Replace a file in one go; it is on the disk afterwards."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")  # the process id: `copy_flow` writes without the lock
     with open(part, "wb", opener=private) as out:
         out.write(content)
         out.flush()
-        os.fsync(out.fileno())
+        os.fsync(out.fileno())  # else a power cut could leave an empty file under the final name
     part.replace(file)
-    fsync(file.parent)
+    fsync(file.parent)  # the rename lasts only when the folder is on the disk too

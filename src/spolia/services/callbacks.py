@@ -68,6 +68,7 @@ class Callbacks:
             if not file.exists():
                 random = secrets.token_bytes(32)
                 with _create_private_file(file) as out:
+                    # The checksum shows damage here, before receivers reject all signatures.
                     out.write(PREFIX + b64encode(random + crc32(random).to_bytes(4, "big")).decode())
             if damage := secret_damage(file):
                 raise QueryError(damage)
@@ -85,7 +86,7 @@ class Callbacks:
         try:
             parts = urlsplit(url)
             address = f"{parts.hostname}:{parts.port}"
-        except ValueError:
+        except ValueError:  # the port is no number, or an IPv6 bracket is open
             parts, address = urlsplit(""), ""
         is_own = {parts.hostname, address} & self.hosts
         if (
@@ -99,6 +100,7 @@ class Callbacks:
 
     def deliver(self) -> int:
         """Post waiting callbacks; return the number of attempts."""
+        # The first attempt, and one after each wait.
         claims = self.queue.claim(f"callbacks {os.getpid()}", BATCH_SIZE, queue=CALLBACK, max_claims=len(WAITS_S) + 1)
         if claims:
             with ThreadPoolExecutor(len(claims)) as pool:
@@ -131,6 +133,7 @@ class Callbacks:
         except EgressFailed as error:
             self._retry_later(claim, error)
         except EgressRefused as error:
+            # status 0: the address itself is forbidden, which no wait changes
             if error.status and error.status != GONE_STATUS:
                 self._retry_later(claim, error)
                 return
@@ -140,7 +143,10 @@ class Callbacks:
             self.queue.end([claim])
 
     def _retry_later(self, claim: Claim, error: EgressError) -> None:
+        # After the last attempt the queue parks the job, so its wait counts for nothing.
         wait_s = (*WAITS_S, 0.0)[min(claim.token, len(WAITS_S) + 1) - 1] * uniform(0.8, 1.2)
+        # A receiver's Retry-After counts, up to a day: `SET_BACK` of the queue takes a callback that is due in more
+        # than two days for one that was put before the clock was set back.
         self.queue.retry([claim], str(error), max(wait_s, min(error.after_s, DAY_S)), len(WAITS_S) + 1)
 
 
@@ -192,7 +198,7 @@ def _create_private_file(file: Path) -> Iterator[Any]:
     with open(part, "x", encoding="ascii", opener=private) as out:
         yield out
     try:
-        os.link(part, file)
+        os.link(part, file)  # fails if the file exists; a rename would replace the other process's secret
     except FileExistsError:
         pass  # another process has made it meanwhile: its secret holds, and is read by the caller
     finally:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 PATHS_AT_ONCE = 100
 """Files that are added by their path in one transaction."""
-LAST_NUMBER = 2**31
+LAST_NUMBER = 2**31  # above the number of any node: the nodes of a page can stand anywhere in the document
 Transfer: TypeAlias = Literal["copy", "move"]
 ADMINISTRATOR = Requester()
 SCAN = Requester("folder scan")
@@ -167,6 +167,7 @@ class Documents(Publisher):
                 )
             self._callback_payload(upload.callback)
         files = [BytesIO(upload.data) if isinstance(upload.data, bytes) else upload.data for upload in uploads]
+        # Hashes the files, so before the transaction, in which nobody else can write.
         jobs = [_build_job(upload, file, requester.name) for upload, file in zip(uploads, files, strict=True)]
         with self._begin_change(requester, new=[upload.name for upload in uploads]) as newest:
             jobs = [_set_owner(job, newest, requester) for job in jobs]
@@ -248,8 +249,10 @@ class Documents(Publisher):
         except (SpoliaError, OSError):  # it is gone, or written now: the next scan looks again
             return
         last = self.queue.last_job(name)
+        # Before it is added: a file that no reader can read is tried again only when it changes.
         self._file_states[name] = state
         if last is None or not leaves_document(last):
+            # what a user deleted comes back only with a newer file
             if last is None or last.owner == SCAN.name or state[0] > last.made * 1e9:
                 yield data
         elif last.payload["original"] != sha256(data).hexdigest():
@@ -320,6 +323,7 @@ class Documents(Publisher):
         def build_transfer(name: str, last: Job) -> NewJob:
             if last.state != "done":
                 raise QueryError(f"Task {last.id} changes {name!r:.80}. Ask again when it has ended.")
+            # The callback of the earlier change is none of this one.
             payload = {payload_key: value for payload_key, value in last.payload.items() if payload_key != CALLBACK}
             payload |= {"asked": {"to": to, "how": mode}, "name": to_names[name]} | callback_payload
             payload[OWNER] = requester.owner_after(last if mode == "move" else newest.get(to_names[name]))
@@ -343,7 +347,7 @@ class Documents(Publisher):
         for job in self.queue.find_jobs(repeated_tasks):
             if job.kind != "delete":
                 self._refuse_reused_key(job, "transfer", job.payload.get("asked") == {"to": to, "how": mode}, key)
-        if repeated_tasks:
+        if repeated_tasks:  # before the checks below: the documents that were moved are not there any more
             return repeated_tasks
         with self._begin_change(
             requester, **{"own" if mode == "move" else "read": to_names}, new=to_names.values()
@@ -381,7 +385,7 @@ class Documents(Publisher):
                 | {"asked": requested}
                 | {payload_key: value for payload_key, value in requested.items() if payload_key == "access"}
             )
-            payload = {
+            payload = {  # the callback of the earlier change is none of this one
                 payload_key: value for payload_key, value in payload.items() if payload_key != CALLBACK
             } | callback_payload
             fields = payload["metadata"] | requested.get("metadata", {})
@@ -390,6 +394,7 @@ class Documents(Publisher):
             return NewJob(kind, payload, _job_name(requester.name, key and f"{key}|{name}"), name, requester.name)
 
         with self._begin_change(requester, own=names) as newest:
+            # re-embedding takes the texts from the store
             last_jobs = self._require_last_jobs(names, newest, reads=kind != "embed")
             tasks = self.queue.enqueue(
                 [build_change(*item) for item in last_jobs.items()], source_ids=[item.id for item in last_jobs.values()]
@@ -417,10 +422,12 @@ class Documents(Publisher):
         Raises:
             NotFound: these principals may read no document of this name.
         """
+        # The queue before the snapshot: a change that ends in between is in one of them.
         last, waiting = self.queue.last_job(check_name(name)), self.queue.open_jobs([name])
         try:
             snapshot, row, document = self._readable(name, access)
         except NotFound:
+            # others may not learn that it exists
             if last is None or last.owner != owner or last.state == "done" or not leaves_document(last):
                 raise
             return DocumentStatus(_unfinished_document(last), ())
@@ -525,7 +532,7 @@ class Documents(Publisher):
             NotAllowed: the name is a folder of the server, another user's, or one of documents that are not all the
                 requester's.
         """
-        with self.queue.changes():
+        with self.queue.changes():  # else two requests could both find the name free
             if not self._owns_base(base.name, requester):
                 raise _name_taken(base.name)
             if base.name not in (existing := self.bases.all()):
@@ -557,7 +564,7 @@ class Documents(Publisher):
             NotFound: it does not exist, or is another user's.
             NotAllowed: it holds a document of another user.
         """
-        with self.queue.changes():
+        with self.queue.changes():  # else a document could be added between the check and the deletion
             documents = self._base_documents(base)
             if not self._owns_base(base, requester) or not (documents or base in self.bases.all()):
                 raise NotFound(f"There is no knowledge base {base!r:.80} that you may delete.")
@@ -628,6 +635,7 @@ class Documents(Publisher):
             snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
             stored = snapshot.document_ids(SENT_PREFIX + document_name for document_name in (*own, *new, *read))
             stored = {uri.removeprefix(SENT_PREFIX): id for uri, id in stored.items()}
+            # A name whose deletion is done is free.
             newest = {name: job for name, job in newest.items() if job.state != "done" or name in stored}
             for name in own:
                 last = newest.get(name) or self.queue.last_job(name)
@@ -683,7 +691,7 @@ def export_originals(corpus: Corpus, file: Path) -> int:
     their number. The file also holds documents that only some may read, as with `export_store`."""
     queue, snapshot, index = JobQueue(open_table(corpus)), corpus.snapshot(), list[dict[str, Any]]()
     with ZipFile(file, "x", ZIP_DEFLATED) as members:
-        os.chmod(file, 0o600)
+        os.chmod(file, 0o600)  # before anything is in it: it holds documents that only some may read
         for name in queue.subjects():
             last = queue.last_done_job(name)
             data = queue.attachment(last.id) if last is not None and leaves_document(last) else None
@@ -720,7 +728,7 @@ def import_originals(corpus: Corpus, file: Path) -> int:
                     continue
                 upload = Upload(name, data, entry["metadata"], entry["access"])
                 job = _build_job(upload, BytesIO(data), entry["owner"])
-                if (owner := entry.get("principal")) is not None:
+                if (owner := entry.get("principal")) is not None:  # None: of version 0.2.0, whose owner is the key
                     job = job.but(payload={**job.payload, OWNER: str(owner)})
                 count += len(queue.restore([job], [BytesIO(data)]))
             for base_fields in index["bases"]:
@@ -735,6 +743,7 @@ def import_originals(corpus: Corpus, file: Path) -> int:
 
 
 def _read_member(members: ZipFile, name: str) -> bytes:
+    # before it is unpacked: a small ZIP can hold a huge member
     if (size := members.getinfo(name).file_size) > LARGEST_BYTES:
         raise ValueError(f"{name:.80} would have {size:,} bytes")
     return members.read(name)
@@ -762,6 +771,8 @@ def run_publisher(documents: Documents | None) -> Iterator[None]:
         documents.wake()
         documents.callbacks.wake()
         for thread in threads:
+            # A commit that takes longer is dropped with the process: its leases end, and another publisher does the
+            # jobs.
             thread.join(10)
         documents.close()
 

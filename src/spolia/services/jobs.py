@@ -37,11 +37,13 @@ TABLE = """CREATE TABLE IF NOT EXISTS jobs (
 )"""
 OTHER_TABLES = (
     "CREATE TABLE IF NOT EXISTS attachments (job BIGINT PRIMARY KEY, data {bytes} NOT NULL)",
+    # Only open jobs are looked for by time, while the table keeps ended ones for a month.
     "CREATE INDEX IF NOT EXISTS jobs_due ON jobs (queue, due, id) WHERE state IN ('waiting', 'working')",
     "CREATE INDEX IF NOT EXISTS jobs_subject ON jobs (subject, id) WHERE subject <> ''",
     "CREATE TABLE IF NOT EXISTS bases (name TEXT PRIMARY KEY, description TEXT NOT NULL, owner TEXT NOT NULL, "
     "access TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)",
 )
+# On a conflict the name is written again, because `DO NOTHING` would not return the id of the existing job.
 PUT = """INSERT INTO jobs (kind, payload, name, subject, owner, queue, due, made)
     VALUES (:kind, :payload, :name, :subject, :owner, :queue, {now}, {now})
     ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id"""
@@ -52,8 +54,10 @@ CLAIM = """WITH open AS MATERIALIZED (
         token = token + 1, due = {now} + :lease_s, reason = CASE WHEN token < :most THEN '' ELSE :killed END,
         ended = CASE WHEN token < :most THEN 0 ELSE {now} END
     WHERE id IN (SELECT id FROM open) RETURNING id, kind, payload, token, state"""
+# A callback may wait for a day and a fifth (`callbacks.WAITS_S`), other jobs less than ten minutes.
 SET_BACK = """UPDATE jobs SET due = {now} WHERE state IN ('waiting', 'working')
     AND due > {now} + CASE WHEN queue = 'callback' THEN 2 * 86400 ELSE :longest END RETURNING id"""
+# `token = :token` is the fence: a worker whose lease has ended and was given to another one changes nothing.
 RENEW = (
     """UPDATE jobs SET due = {now} + :lease_s WHERE id = :id AND token = :token AND state = 'working' RETURNING id"""
 )
@@ -65,6 +69,7 @@ RETRY = """UPDATE jobs SET state = CASE WHEN token < :most THEN 'waiting' ELSE '
 OUTDATED = """SELECT old.id FROM jobs old WHERE old.id = :id AND EXISTS (
     SELECT 1 FROM jobs WHERE subject = old.subject AND subject <> '' AND id > old.id AND state = 'done')"""
 CANCEL = """UPDATE jobs SET state = 'cancelled', ended = {now} WHERE id = :id AND state = 'waiting' RETURNING id"""
+# Only to a job that waits: a repeated name gives the first job, which may be done and without its bytes by now.
 ATTACH = """INSERT INTO attachments (job, data) SELECT id, :data FROM jobs WHERE id = :job AND state = 'waiting'
     ON CONFLICT (job) DO NOTHING RETURNING job"""
 RESULT = """INSERT INTO attachments (job, data) VALUES (:id, :data)
@@ -197,12 +202,14 @@ class SqliteTable:
     now, skip, lock_statement = ":now", "", ""
 
     def __init__(self, file: Path) -> None:
-        self._lock, self.file = RLock(), file
+        self._lock, self.file = RLock(), file  # a transaction inside another one takes the lock again
         self._connection = connect(file, REMEDY, timeout_s=BUSY_S, isolation_level=None)
+        # secure_delete: a deleted document must not stay readable in free pages of the file.
         for setting in ("journal_mode = WAL", f"journal_size_limit = {MOST_LOG_BYTES}", "secure_delete = ON"):
             self._connection.execute(f"PRAGMA {setting}")
         with self.transaction():
             for statement in (TABLE, *OTHER_TABLES):
+                # AUTOINCREMENT: else a new job could get the id of a deleted one, and old task numbers would name it.
                 self._connection.execute(statement.format(key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB"))
             guard(self._connection)
 
@@ -214,11 +221,13 @@ class SqliteTable:
                 return
             try:
                 with translate_damage(self.file, REMEDY):
+                    # The write lock from the start: a transaction that reads first and writes later fails if another
+                    # process has written meanwhile.
                     self._connection.execute("BEGIN IMMEDIATE")
                     yield
                     self._connection.execute("COMMIT")
             except BaseException as error:
-                if self._connection.in_transaction:
+                if self._connection.in_transaction:  # SQLite has rolled back itself when the disk is full
                     self._connection.execute("ROLLBACK")
                 if is_full(error):
                     raise StoreUnavailable("The disk is full.") from error
@@ -232,6 +241,7 @@ class SqliteTable:
         with self._lock:
             self._connection.execute("PRAGMA busy_timeout = 0")  # who waits here holds up every request
             try:
+                # the log holds deleted bytes too
                 (is_busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000}")
@@ -275,9 +285,11 @@ class JobQueue:
         rows = [{**vars(job), "payload": json.dumps(job.payload)} for job in jobs]
         with self.table.transaction():
             ids = [id for (id,) in self._ask(PUT, rows)]
+            # Either list may be empty.
             self._ask(ATTACH, ({"job": id, "data": file.read()} for id, file in zip(ids, attachments, strict=False)))
             self._ask(
                 COPY,
+                # A repeated name gives an older job, which has its own bytes.
                 [{"id": id, "of": source_id} for id, source_id in zip(ids, source_ids, strict=False) if id > source_id],
             )
             return ids
@@ -286,7 +298,7 @@ class JobQueue:
     def changes(self, subjects: Iterable[str] = ()) -> Iterator[dict[str, Job]]:
         """Open a transaction that alone may change subjects; yield the last job of each one that waits or is done."""
         with self.table.transaction():
-            if self.table.lock_statement:
+            if self.table.lock_statement:  # empty for SQLite, where one transaction writes at a time
                 self._ask(self.table.lock_statement, [{}])
             rows = self._ask(LATEST, [{"subject": changed_subject, "also": True} for changed_subject in subjects])
             yield {subject: _parse_job(row) for subject, *row in rows}
@@ -315,6 +327,7 @@ class JobQueue:
         """Return the subjects with this prefix, of an owner or of all, unless their jobs have failed."""
         escaped = prefix.replace("!", "!!").replace("%", "!%").replace("_", "!_")
         rows = self._ask_in_transaction(SUBJECTS, [{"like": f"{escaped}%", "owner": owner}])
+        # SQLite's LIKE ignores case
         return sorted(subject for (subject,) in rows if subject and subject.startswith(prefix))
 
     def unfinished_jobs(self, owner: str, after_subject: str = "", limit: int = 100) -> list[Job]:
@@ -351,9 +364,10 @@ class JobQueue:
         """Take jobs, oldest first; park one that was claimed `max_claims` times."""
         values: dict[str, Any] = {"worker": worker, "limit": limit, "lease_s": lease_s, "queue": queue}
         with self.table.transaction():
+            # RETURNING has no order
             rows = sorted(self._ask(CLAIM, [{**values, "most": max_claims, "killed": KILLED}]))
             self._enqueue_callbacks(id for id, *_, state in rows if state == "failed")
-            if not rows and time.monotonic() - self._last_look >= LOOK_S:
+            if not rows and time.monotonic() - self._last_look >= LOOK_S:  # after a clock was set back nothing is due
                 self._last_look = time.monotonic()
                 self._ask(SET_BACK, [{"longest": LONGEST_S}])
         return [
@@ -393,7 +407,7 @@ class JobQueue:
         work of absent ones."""
         here = {"id": row, "lease_s": lease_s}
         with self.table.transaction():
-            if row is None or not self._ask(PRESENT, [here]):
+            if row is None or not self._ask(PRESENT, [here]):  # or others found it absent and deleted its row
                 self._ask(AWAY, [{"queue": role, "work": WORK if role == SERVICE else role}])
                 job = vars(NewJob(role, {}, owner=name, queue=role))
                 ((row,),) = self._ask(PUT, [{**job, "payload": "{}"}])
@@ -458,7 +472,9 @@ class JobQueue:
     def find_jobs(self, ids: Iterable[int]) -> list[Job]:
         """Return these jobs; unknown ids are left out."""
         return [
-            _parse_job(row) for row in self._ask_in_transaction(LOOK, [{"id": id} for id in ids if 0 < id <= NEWEST])
+            # A request can name any number, and both databases raise an error above 64 bits.
+            _parse_job(row)
+            for row in self._ask_in_transaction(LOOK, [{"id": id} for id in ids if 0 < id <= NEWEST])
         ]
 
     def jobs(self, state: str = "", owner: str = "", *, limit: int = 100, before_id: int = NEWEST) -> list[Job]:
@@ -478,7 +494,7 @@ class JobQueue:
     def load(self, queue: str = "") -> tuple[dict[str, int], float]:
         """Return the number of jobs by state, and the age in seconds of the oldest that has not ended."""
         ((oldest_s,),) = self._ask_in_transaction(OLDEST_S, [{"queue": queue}])
-        return self.counts(queue), max(0.0, oldest_s or 0.0)
+        return self.counts(queue), max(0.0, oldest_s or 0.0)  # negative after a clock was set back
 
     def delete_old_jobs(self, age_s: float) -> int:
         """Delete jobs that ended longer ago, except the last done one on each subject; return their number."""
@@ -489,6 +505,7 @@ class JobQueue:
 
 
 def callback_name(id: int) -> str:
+    # No name of a request begins so: `quote` writes %CA, never %ca.
     return f"%callback|{id}"
 
 

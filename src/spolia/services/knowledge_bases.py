@@ -31,6 +31,7 @@ PUT_BASE = """INSERT INTO bases (name, description, owner, access, made)
     VALUES (:name, :description, :owner, :access, :made)
     ON CONFLICT (name) DO UPDATE SET description = excluded.description, access = excluded.access RETURNING name"""
 REMOVE_BASE = "DELETE FROM bases WHERE name = :name RETURNING name"
+# No link is followed, and a named pipe does not wait for its writer.
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -206,6 +207,7 @@ class ServerFolders:
                 return [name]
             found_names: list[str] = []
             for directory, folders, files, inner in os.fwalk(".", dir_fd=descriptor, follow_symlinks=False):
+                # in place: `fwalk` leaves out what is removed
                 folders[:] = sorted(entry for entry in folders if not _is_hidden(entry))
                 readable = (
                     entry for entry in sorted(files) if not _is_hidden(entry) and reader_of(entry, readers) is not None
@@ -213,7 +215,7 @@ class ServerFolders:
                 found_names += [
                     str(PurePosixPath(name, directory, entry)) for entry in readable if _is_file(entry, inner)
                 ]
-                if len(found_names) > MOST_FILES:
+                if len(found_names) > MOST_FILES:  # inside the loop, so that a huge tree is not read to its end
                     raise QueryError(f"{path!r:.200} holds more than {MOST_FILES:,} files. Add the folders in it.")
             return found_names
 
@@ -221,6 +223,7 @@ class ServerFolders:
         """Return a value that differs after a change of a file; its first number is the change's time in ns."""
         with self._open_path(name) as descriptor:
             status = os.fstat(descriptor)
+        # the inode tells a replaced file of the same size and time
         return status.st_mtime_ns, status.st_size, status.st_ino
 
     @property
@@ -229,10 +232,12 @@ class ServerFolders:
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raise DocumentError if it changes meanwhile."""
+        # `_open_path` closes it.
         with self._open_path(name) as descriptor, open(descriptor, "rb", closefd=False) as file:
             old_status = os.fstat(descriptor)
-            if not stat.S_ISREG(old_status.st_mode):
+            if not stat.S_ISREG(old_status.st_mode):  # a pipe or a device may never end
                 raise NotFound(f"{name!r:.200} is not a file. Write the path of one.")
+            # one more, to notice a file that is too large without reading all of it
             data = file.read(LARGEST_BYTES + 1)
             new_status = os.fstat(descriptor)
         if len(data) > LARGEST_BYTES:
@@ -284,9 +289,9 @@ def _open(part: str, folder: int, name: str) -> int:
 def _is_file(name: str, folder: int) -> bool:
     try:
         return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
+    except FileNotFoundError:  # removed since the folder was listed
         return False
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "~$")) or name.endswith(STORE_SUFFIX)
+    return name.startswith((".", "~$")) or name.endswith(STORE_SUFFIX)  # `~$` are lock files of Office

@@ -15,7 +15,7 @@ from spolia.stores.backends.postgres.address import Address
 from spolia.stores.backends.postgres.dialect import translate_error
 from spolia.stores.backends.postgres.session import WRITE_S, connect
 
-_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")  # not the casts of PostgreSQL, `::float8`
 
 
 @contextmanager
@@ -29,6 +29,7 @@ def _translate_errors(address: Address) -> Iterator[None]:
 class PostgresTable:
     """Table of jobs in a schema. Its connection is opened again after the server was away."""
 
+    # `clock_timestamp()` goes on during a transaction, `now()` does not.
     now, skip = "extract(epoch FROM clock_timestamp())::float8", "FOR UPDATE SKIP LOCKED"
     lock_statement = "SELECT pg_advisory_xact_lock(hashtextextended('spolia changes ' || current_schema(), 0))"
 
@@ -36,6 +37,7 @@ class PostgresTable:
         self.address, self._lock, self._depth = address, RLock(), 0
         self._connection = connect(address, WRITE_S, f"search_path={address.schema}")
         with self.transaction():
+            # `IF NOT EXISTS` alone fails when two processes create a table at the same time.
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('spolia jobs', 0))")
             for statement in (TABLE, *OTHER_TABLES):
                 sql = statement.format(key="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", bytes="BYTEA")
@@ -44,7 +46,7 @@ class PostgresTable:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._lock, _translate_errors(self.address):
-            if self._connection.closed and not self._depth:
+            if self._connection.closed and not self._depth:  # not inside a transaction, whose first half is lost
                 self._connection = connect(self.address, WRITE_S, f"search_path={self.address.schema}")
             self._depth += 1
             try:
@@ -57,7 +59,7 @@ class PostgresTable:
         results: list[tuple[Any, ...]] = []
         with self._connection.cursor() as cursor:
             cursor.executemany(_PARAMETER.sub(r"%(\1)s", statement), rows, returning=True)  # sent in one go
-            while cursor.pgresult is not None:
+            while cursor.pgresult is not None:  # None without rows
                 results += cursor.fetchall()
                 if not cursor.nextset():
                     break
@@ -65,7 +67,7 @@ class PostgresTable:
 
     def clean(self) -> bool:
         with self._lock:
-            self._connection.execute("VACUUM attachments")
+            self._connection.execute("VACUUM attachments")  # deleted bytes stay in the table's file until then
         return True
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ PRECEDING_TASK = "after"
 """In the payload of a job that waits for another one to be done."""
 RETENTION_S, FORGET_S = 30 * 86_400.0, 3_600.0
 """How long tasks are kept after their end, and how often others are looked for, in seconds."""
-MOST_FIELDS = 200
+MOST_FIELDS = 200  # users choose the names of fields, so their number needs a bound
 REPLACED = "replaced"
 """Reason of a change that a newer one of the document has overtaken."""
 
@@ -82,17 +82,19 @@ class Publisher:
         self.queue = queue or JobQueue(open_table(corpus))
         self.callbacks = Callbacks(self.queue, corpus.backend.folder, callback_hosts)
         self._wake_event, self._forget_at = threading.Event(), 0.0
-        self._is_loose, self._is_clean = True, False
+        self._is_loose, self._is_clean = True, False  # an earlier process may have left small pieces
 
     def publish(self, limit: int = BATCH_SIZE) -> int:
         """Commit the waiting changes together; return their number."""
         claims = self.queue.claim(f"publisher {os.getpid()}", limit)
         with self._renew_leases(claims):
+            # A publisher that was slow must not undo a newer change.
             outdated = set(self.queue.outdated_ids(claims))
             self.queue.end([claim for claim in claims if claim.id in outdated], reason=REPLACED)
             now = [claim for claim in claims if claim.id not in outdated]
             for batch in _split_rounds([claim for claim in now if PRECEDING_TASK not in claim.payload]):
                 self._publish(batch)
+            # Last, because the task before may be in this batch.
             self._publish(self._ready_claims([claim for claim in now if PRECEDING_TASK in claim.payload]))
             self.queue.detach({claim.payload["name"] for claim in claims}, self.keeps_originals)
         if claims:
@@ -131,7 +133,7 @@ class Publisher:
             try:
                 if self.publish():
                     self.wake()  # more may wait
-                elif not came:
+                elif not came:  # only when idle: a compaction would hold up changes
                     self.tidy()
             except Exception as error:  # the queue cannot be read or written now; its leases end
                 logging.getLogger(__name__).warning("Documents wait: %s: %s", type(error).__name__, error)
@@ -205,6 +207,7 @@ class Publisher:
         self._is_loose = True
         metas = [item["metadata"] for item in added.values()] + list(map(_base_field, added))
         fields = _extend_fields(self.corpus.snapshot().schema, metas)
+        # `tidy` compacts later, once for many commits.
         options = SyncOptions(self._groups(), fields, reread=bool(rebuilt), workers=self.workers, compacts=False)
         report = sync_listing(self.corpus, changes, labels, options)
         failed = dict(report.failed)
@@ -245,7 +248,7 @@ class Publisher:
         done = threading.Event()
 
         def renew() -> None:
-            while not done.wait(LEASE_S / 3):
+            while not done.wait(LEASE_S / 3):  # two renewals may fail before a lease ends
                 self.queue.renew(claims)
 
         thread = threading.Thread(target=renew, daemon=True, name="spolia-lease")
@@ -276,7 +279,7 @@ def _extend_fields(schema: Schema, metas: Iterable[Mapping[str, Scalar]]) -> tup
     fields_by_name: dict[str, Field] = {}
     for name, value in (pair for meta in metas for pair in meta.items()):
         if name and name not in schema.by_name and type(value).__name__ in KINDS:
-            kind = (
+            kind = (  # a float holds 1 and 1.5, whichever came first
                 "float"
                 if name in fields_by_name and {fields_by_name[name].kind, type(value).__name__} == {"int", "float"}
                 else ""

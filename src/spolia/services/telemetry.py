@@ -104,7 +104,7 @@ class OpenTelemetryJournal(ForwardingJournal):
             prefix = "retrieval.documents" if kind == "RETRIEVER" else "reranker.output_documents"
             attributes |= _document_attributes(prefix, out, detail is not None)
         if error:
-            attributes["error.type"] = error.partition(":")[0]
+            attributes["error.type"] = error.partition(":")[0]  # messages of errors can quote texts
         if notes:
             attributes["spolia.degraded"] = True
         if detail is not None:
@@ -133,6 +133,7 @@ class OpenTelemetryJournal(ForwardingJournal):
     def _context(self, run: str, number: int) -> SpanContext:
         trace, flags = self.parent.trace_id, self.parent.trace_flags
         if not self.parent.is_valid:
+            # by hash, so that each span finds its trace without shared state
             trace, flags = _number(run, 16), TraceFlags(TraceFlags.SAMPLED)
         return SpanContext(trace, _number(f"{run} {number}", 8), is_remote=False, trace_flags=flags)
 
@@ -198,7 +199,7 @@ def _fixed_attributes(op: Operator[Any, Any]) -> dict[str, Any]:
     """Return the attributes that all calls of a step share: its kind and its model."""
     if (cached := _steps.get(id(op))) is not None:
         return cached[1]
-    if len(_steps) >= MAX_CACHED_STEPS:
+    if len(_steps) >= MAX_CACHED_STEPS:  # operators that are made for each request must not fill the memory
         _steps.clear()
     attributes = _model_attributes(op)
     _steps[id(op)] = op, attributes  # the operator is held, so that no other one gets its id

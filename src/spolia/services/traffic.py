@@ -108,7 +108,7 @@ class TrafficLog:
 
     def hand_over(self) -> None:
         """Hand the collected answers to the writer."""
-        rows = [self._rows.popleft() for _ in range(len(self._rows))]
+        rows = [self._rows.popleft() for _ in range(len(self._rows))]  # not until it is empty: others append meanwhile
         redact = self.journal.redaction() or str
         self.journal.database.write(TABLE, lambda: [()], 0)
         self.journal.database.write(PUT, lambda: [_answer_row(answer, redact) for answer in rows], len(rows))
@@ -121,7 +121,7 @@ def _answer_row(answer: ServedAnswer, redact: Callable[[str], str]) -> list[Any]
 
 def read_answers(journal: Journal, since: float = 0.0) -> list[ServedAnswer]:
     """Read all answers from a time on, oldest first."""
-    if not journal.database.read("SELECT 1 FROM sqlite_master WHERE name = 'served'"):
+    if not journal.database.read("SELECT 1 FROM sqlite_master WHERE name = 'served'"):  # created with the first answer
         return []
     rows = journal.database.read(GET, (since,))
     plain = (dict(zip(COLUMNS, row, strict=True)) for row in rows)
@@ -245,6 +245,7 @@ def _baseline_values(baseline: TrafficBaseline, name: str) -> Any:
 def _first_alarm(then: Any, now: Any, block: int, alpha: float) -> int:
     for look_number in range(1, len(now) // block + 1):
         part = now[(look_number - 1) * block : look_number * block]
+        # The levels 1 / (k (k + 1)) of all looks add up to 1.
         if one_sided_p_value(part[~np.isnan(part)], then[~np.isnan(then)]) <= alpha / (look_number * (look_number + 1)):
             return look_number
     return 0
@@ -261,7 +262,7 @@ def one_sided_p_value(now: Any, then: Any) -> float:
         return 1.0
     values = np.concatenate((now, then))
     n, m = now.size, then.size
-    if np.isin(values, (0.0, 1.0)).all():
+    if np.isin(values, (0.0, 1.0)).all():  # shares: an exact test, since a normal approximation is poor for rare ones
         total_ones, new_ones = int(values.sum()), int(now.sum())
         ways = sum(
             comb(total_ones, k) * comb(n + m - total_ones, n - k) for k in range(new_ones, min(total_ones, n) + 1)
@@ -270,8 +271,10 @@ def one_sided_p_value(now: Any, then: Any) -> float:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     excess = float(ranks[:n].sum()) - n * (n + m + 1) / 2
+    # Equal values narrow the spread of rank sums.
     ties = float((counts.astype(float) ** 3 - counts).sum()) / ((n + m) * (n + m - 1))
     spread = sqrt(n * m / 12 * (n + m + 1 - ties))
+    # 0.5: rank sums are whole numbers, the normal curve is continuous
     return 0.5 * erfc((excess - 0.5) / spread / sqrt(2)) if spread else 1.0
 
 
@@ -324,8 +327,9 @@ def find_topics(
     frequent_topics = [
         Topic(word, question_counts[word], wilson(n, question_counts[word]), example[word])
         for word, n in lacking.items()
-        if n > 1
+        if n > 1  # one question is no topic
     ]
+    # if nothing was answered, no share can be higher
     typical = [item for item in frequent_topics if item.unanswered.low > usual or usual == 1]
     return sorted(typical, key=lambda topic: (-lacking[topic.word], topic.word))[:limit]
 
@@ -368,7 +372,7 @@ def compare_candidate(
     compared = {
         name: _paired_intervals([tuple(map(measure, pair)) for pair in pairs], range)
         for name, (measure, range, _) in MEASURES.items()
-        if name != "top score"
+        if name != "top score"  # scores of two flows have different scales
     }
     if right := [(pair, feedback[pair[0].run].corrected) for pair in pairs if _is_corrected(feedback, pair[0])]:
         scores = [tuple(_f1(texts.get(answer.run, ""), corrected) for answer in pair) for pair, corrected in right]
@@ -388,7 +392,7 @@ def _f1(text: str, corrected: str) -> float:
 
 def _overlap(first: ServedAnswer, second: ServedAnswer) -> float:
     either = {*first.found, *second.found}
-    return len({*first.found} & {*second.found}) / len(either) if either else 1.0
+    return len({*first.found} & {*second.found}) / len(either) if either else 1.0  # both found nothing: they agree
 
 
 def _paired_intervals(

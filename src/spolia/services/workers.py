@@ -72,7 +72,7 @@ class Presence:
 
     def __init__(self, queue: JobQueue, role: str, *also: Callable[[], object]) -> None:
         self.queue, self.role, self.also = queue, role, also
-        self.name = f"{gethostname()}-{getpid()}-{token_hex(4)}"
+        self.name = f"{gethostname()}-{getpid()}-{token_hex(4)}"  # random: containers share ids of processes
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -89,7 +89,7 @@ class Presence:
         self.queue.remove([self._row])
 
     def _renew(self) -> None:
-        while not self._ended.wait(PRESENT_S / 4):
+        while not self._ended.wait(PRESENT_S / 4):  # three renewals may fail before it counts as away
             for call in (self._attend, *self.also):
                 with _log_failures("The table of jobs"):
                     call()
@@ -205,6 +205,7 @@ class SharedWorkers:
     def _exchange(self) -> None:
         """Send calls and take their results until the end; those that wait together in one transaction."""
         while not self._ended.is_set():
+            # Without calls there is nothing to fetch, so the table is left alone.
             self._wake_event.wait(AWAIT_S if self._sent or self._unsent else None)
             self._wake_event.clear()
             with _log_failures("Workers wait"):
@@ -212,7 +213,7 @@ class SharedWorkers:
                 self._take()
 
     def _send(self) -> None:
-        with self._lock:
+        with self._lock:  # while it sends, too: `end` must find each call in one of the two places
             if unsent := self._unsent:
                 ids = self.queue.enqueue([job for job, *_ in unsent], [BytesIO(data) for _, data, _ in unsent])
                 self._sent |= zip(ids, (future for *_, future in unsent), strict=True)
@@ -224,7 +225,7 @@ class SharedWorkers:
         for job, result in self.queue.take_results(ids):
             with self._lock:
                 future = self._sent.pop(job.id, None)
-            if future is None:
+            if future is None:  # `end` has dropped it
                 continue
             if job.state == "done" and (frame := read_frame(BytesIO(result))) is not None:
                 future.set_result(frame)
@@ -277,9 +278,9 @@ def work(
             last_seen = time.monotonic()
 
     def stop_if_alone() -> None:
-        if time.monotonic() - last_seen > max(wait_s, PRESENT_S / 2):
+        if time.monotonic() - last_seen > max(wait_s, PRESENT_S / 2):  # services are looked for each PRESENT_S / 4
             stopped.set()
-            own.end()
+            own.end()  # ends the work in progress, which no service waits for
 
     with Presence(queue, WORKER, check_services, stop_if_alone) as here:
         while not stopped.is_set():
@@ -288,7 +289,7 @@ def work(
                 for claim in claims:
                     result = BytesIO()
                     write_frame(result, *runner.run_job(claim, queue.attachment(claim.id) or b""))
-                    if not stopped.is_set():
+                    if not stopped.is_set():  # else the work was cut short, which says nothing about the file
                         queue.end_with_result(claim, result.getvalue())
                 if claims:
                     continue
@@ -418,6 +419,7 @@ class LaunchCommand(Value):
 
 
 def _start_process(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    # The service's own output stays free of the workers' lines.
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sys.stderr)
 
 
@@ -432,6 +434,7 @@ def supervise_workers(launcher: Launcher, count: int, arguments: Sequence[str]) 
         while not ended.wait(WATCH_S):
             if (code := running[index].poll()) is None:
                 continue
+            # A worker that ran for a while did not fail at its start.
             wait_s = FIRST_WAIT_S if time.monotonic() - began > LONGEST_WAIT_S else min(2 * wait_s, LONGEST_WAIT_S)
             log.warning("Worker %d ended with code %d; it is started again in %g s.", index + 1, code, wait_s)
             if ended.wait(wait_s):
@@ -452,7 +455,7 @@ def supervise_workers(launcher: Launcher, count: int, arguments: Sequence[str]) 
         ended.set()
         for thread in threads:
             thread.join()
-        for process in running:
+        for process in running:  # all of them before the first wait, so that they end at the same time
             process.terminate()
         for process in running:
             with suppress(subprocess.TimeoutExpired):

@@ -20,6 +20,7 @@ def check_embedder(embedder: Embedder) -> None:
     assert vectors.dtype == np.float32, f"{vectors.dtype}, not float32"
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-4), "vectors are not of length 1"
     single_vectors = np.concatenate([embedder.embed([text], kind="passage") for text in TEXTS])
+    # Rounding differs with the size of a batch.
     assert (vectors * single_vectors).sum(axis=1).min() > 0.9999, "a text's vector depends on the texts beside it"
     assert embedder.embed([], kind="query").shape == (0, embedder.dimension), "no texts must give no rows"
     counts = embedder.tokens(TEXTS)

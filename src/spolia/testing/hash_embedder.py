@@ -60,8 +60,8 @@ class HashingEmbedder(Value):
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in enumerate(texts):
             for feature in self._features(text):
-                code = crc32(f"{self.salt}{feature}".encode("utf-8", "replace"))
-                vectors[row, (code >> 1) % self.dimension] += 1.0 if code & 1 else -1.0
+                code = crc32(f"{self.salt}{feature}".encode("utf-8", "replace"))  # half characters have no bytes
+                vectors[row, (code >> 1) % self.dimension] += 1.0 if code & 1 else -1.0  # the lowest bit is the sign
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors[lengths[:, 0] == 0.0, 0] = lengths[lengths == 0.0] = 1.0
         charge(Usage(embedded=len(texts)))

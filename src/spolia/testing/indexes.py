@@ -50,6 +50,7 @@ while sys.stdin.buffer.readline():
 def make_clusters(rows: int, seed: int = 0, dimension: int = DIMENSION) -> Vectors:
     """Make float32[rows, dimension] around some centres, of different lengths."""
     draw = np.random.default_rng(seed)
+    # Always the same centres, so that queries lie in the clusters of the vectors.
     centres = np.random.default_rng(1).normal(size=(max(1, rows // 25), dimension))
     spread = draw.normal(size=(rows, dimension)) * 0.6
     vectors = (centres[draw.integers(0, len(centres), rows)] + spread) * draw.uniform(0.5, 2, size=(rows, 1))
@@ -159,6 +160,7 @@ class IndexContract:
             assert list(index.keys()) == []
             index.remove([5])
             index.add([], vectors[:0])
+            # 2^53 + 1 is no double: a database whose keys go through floats loses it.
             index.add([5, 2**53 + 1], vectors[:2])
             assert [len(near) for near in index.search(vectors, 4)] == [2, 2, 2]
             assert index.search(vectors[:0], 4) == []
@@ -194,7 +196,7 @@ class IndexContract:
     def test_wrong_vectors_are_refused_before_anything_is_written(self, tmp_path: Path) -> None:
         good = make_clusters(4)
         nan, infinite, large = good.copy(), good.copy(), good.astype(np.float64)
-        nan[2, 3], infinite[3, 0], large[1, 1] = np.nan, np.inf, 1e300
+        nan[2, 3], infinite[3, 0], large[1, 1] = np.nan, np.inf, 1e300  # 1e300 is infinite in single precision
         ragged = [*good[:2], good[2][:-1]]
         with self.open_index(tmp_path) as index:
             for wrong in (nan, infinite, large, ragged, good[:, :-1], good[0]):

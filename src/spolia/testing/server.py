@@ -17,6 +17,7 @@ def embeddings_reply(request: Mapping[str, Any], dimension: int, weights: str = 
     texts = [request["input"]] if isinstance(request["input"], str) else request["input"]
     rows = [{"index": index, "embedding": vector(weights + text, dimension)} for index, text in enumerate(texts)]
     count = sum(len(text.split()) for text in texts)
+    # In another order: clients must go by `index`.
     return {"object": "list", "data": rows[::-1], "usage": {"prompt_tokens": count, "total_tokens": count}}
 
 
@@ -140,10 +141,11 @@ class OpenAIServer:
         self.stopping = threading.Event()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Responder", (_Responder,), {"serving": self}))
         self._http.daemon_threads = True
-        self._http.block_on_close = False
+        self._http.block_on_close = False  # a reply that hangs must not hold up the end of a test
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
+        # The end waits for the next look, by default half a second.
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
@@ -173,7 +175,7 @@ def closed_port_url() -> str:
 
 class _Responder(BaseHTTPRequestHandler):
     serving: OpenAIServer
-    protocol_version = "HTTP/1.1"
+    protocol_version = "HTTP/1.1"  # clients reuse connections only with HTTP/1.1
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing, so that tests are quiet."""
@@ -202,7 +204,7 @@ class _Responder(BaseHTTPRequestHandler):
         if served.fault == "reset":
             self.close_connection = True
         elif served.fault == "hang":
-            self.serving.stopping.wait(60)
+            self.serving.stopping.wait(60)  # until the test ends
             self.close_connection = True
         elif served.body is not None:
             self._send_whole(served.status, served.body, served)
@@ -300,7 +302,7 @@ def _split_text(piece: str, fault: str) -> list[bytes]:
         return [bytes((byte,)) for byte in json.dumps(piece, ensure_ascii=False)[1:-1].encode()]
     escaped = json.dumps(piece)[1:-1].encode()
     if fault == "torn pairs" and b"\\ud8" in escaped:
-        cut = escaped.index(b"\\ud8") + 6
+        cut = escaped.index(b"\\ud8") + 6  # after the first half of the pair
         return [escaped[:cut], escaped[cut:]]
     return [escaped]
 
@@ -326,6 +328,7 @@ def _token(word: str, logprob: float, request: dict[str, Any]) -> dict[str, Any]
         {"token": "x" * number or word, "logprob": logprob * (number + 1)}
         for number in range(request.get("top_logprobs", 0))
     ]
+    # In another order: clients must go by the numbers.
     return {"token": word, "logprob": logprob, **({"top_logprobs": top[::-1]} if top else {})}
 
 

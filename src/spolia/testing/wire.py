@@ -29,7 +29,7 @@ class Wire:
 
     def __exit__(self, *raised: object) -> None:
         with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
+            self._listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in `accept`
         self._listening.close()
         self._close_sockets()
 
@@ -51,7 +51,7 @@ class Wire:
             closing, self._sockets = self._sockets, []
         for connection in closing:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for it
 
     def _accept(self) -> None:
         while True:
@@ -99,6 +99,6 @@ class Wire:
             passed = data[: self._bytes_left] if upwards else data if self._bytes_left else b""
             self._bytes_left -= len(passed) if upwards else 0
             is_over = not self._bytes_left
-        if is_over and self._closes:
+        if is_over and self._closes:  # outside of the lock, which `_close_sockets` takes
             self._close_sockets()
         return passed

@@ -92,24 +92,30 @@ class ClassifierTrainer(ABC):
         self._refuse_unlearnable(len(items), len(set(row_folds.tolist())))
         self.truth = self._one_hot_labels(self.texts)
         df = Counter(word for item in items for word in words(item.question))
+        # 1 +: a word of all questions weighs 0, and nothing is divided by 0.
         self.idf = {word: round(log((1 + len(items)) / (1 + count)), 4) for word, count in sorted(df.items())}
+        # A word that no training question has counts like a word of one.
         self.rare = round(log((1 + len(items)) / 2), 4)
         raw_inputs = self._build_inputs(self.texts)
         if not np.isfinite(raw_inputs).all():
             raise DataError("Some numbers of a text are not finite. Check the vectors of the embedder.")
         deviation = raw_inputs.std(axis=0)
         self.mean = raw_inputs.mean(axis=0)
+        # An input that hardly varies says nothing, and would only add noise.
         self.scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
         self.rows = (raw_inputs - self.mean) * self.scale
         validation_rows = self.label_items(validation, seed)
         self.validation = (
             (self._standardise(validation_rows), self._one_hot_labels(validation_rows)) if validation_rows else None
         )
+        # The last row is the model of all questions.
         seen_mask = np.array([row_folds != number for number in range(FOLDS)] + [np.ones(len(row_folds), bool)], float)
         self.share = seen_mask / np.maximum(1, seen_mask.sum(axis=1, keepdims=True))
         self.row_folds = row_folds
         draw = np.random.default_rng(seed)
+        # The first label has no weights of its own: its logit is 0.
         sizes = [raw_inputs.shape[1], *([self.hidden] if self.hidden else []), len(self.labels) - 1]
+        # Logistic regression is convex and begins at 0; hidden units that begin alike would stay alike.
         start = [draw.normal(0, wide**-0.5, (wide, narrow)) * (self.hidden > 0) for wide, narrow in pairwise(sizes)]
         self.layers = [
             (np.repeat(weight[None], FOLDS + 1, 0), np.zeros((FOLDS + 1, 1, weight.shape[1]))) for weight in start
@@ -160,7 +166,7 @@ class ClassifierTrainer(ABC):
         self.done += 1
         for number, (value, slope) in enumerate(zip(values, slopes, strict=True)):
             first, second = self.moments[number], self.moments[number + len(values)]
-            first += 0.1 * (slope - first)
+            first += 0.1 * (slope - first)  # Adam's usual decays: 1 - 0.9 and 1 - 0.999
             second += 0.001 * (slope**2 - second)
             size = (first / (1 - 0.9**self.done)) / (np.sqrt(second / (1 - 0.999**self.done)) + 1e-8)
             value -= self.rate * (1 - done) * size
@@ -210,7 +216,7 @@ class ClassifierTrainer(ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         self.done = int(state["done"])
         for number, array in enumerate((*(array for layer in self.layers for array in layer), *self.moments)):
-            array[...] = state[str(number)]
+            array[...] = state[str(number)]  # in place: the layers are tuples
 
     def weights(self) -> dict[str, Any]:
         self._calibrate()
@@ -229,7 +235,7 @@ class ClassifierTrainer(ABC):
         }
 
     def _calibrate(self) -> None:
-        self.temperature = 1.0
+        self.temperature = 1.0  # `unseen_probabilities` divides by it
         logits = np.log(np.maximum(self.unseen_probabilities(), 1e-300))
         losses = []
         for temperature in TEMPERATURES:
@@ -260,7 +266,7 @@ def calibration_error(chance: Floats, truth: Floats) -> float:
     """
     confidence = chance.max(axis=1)
     gaps = confidence - (chance.argmax(axis=1) == truth.argmax(axis=1))
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)  # a confidence of 1 is in the last bin
     return round(float(np.abs(np.bincount(bins, gaps, BINS)).sum() / len(confidence)), 6)
 
 

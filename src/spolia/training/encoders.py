@@ -203,20 +203,22 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
 
     def _likelihood_loss(self, row: ReadPassages, scores: Tensor) -> Tensor:
         """Return -ln p(a sentence that holds the answer); 0 if no sentence does."""
+        # 0, but torch can compute a gradient from it.
         return scores.logsumexp(0) - scores[list(row.holding)].logsumexp(0) if row.holding else scores.sum() * 0
 
     def _reward_loss(self, row: ReadPassages, scores: Tensor) -> Tensor:
         """Return minus the reward of a draw, with the gradient of REINFORCE."""
+        # Gumbel noise: the highest sums are a draw without replacement by softmax. The clamp avoids ln 0.
         noise = torch.rand_like(scores.detach()).clamp(1e-9, 1 - 1e-7).log().neg().log().neg()
         sample = (scores.detach() + noise).topk(self.max_sentences).indices.tolist()
         left, chance = torch.ones_like(scores, dtype=torch.bool), scores.new_zeros(())
         for sentence in sample:
             chance = chance + scores[sentence] - scores[left].logsumexp(0)
-            left = left.clone()
+            left = left.clone()  # a copy: the backward pass needs the mask as it was
             left[sentence] = False
         reward = self.reward(row, sample)
         loss = -(reward - self.reward(row, self.best_sentences(scores))) * chance
-        return loss - loss.detach() - reward
+        return loss - loss.detach() - reward  # the value is minus the reward, the gradient that of REINFORCE
 
     def best_sentences(self, scores: Tensor) -> list[int]:
         """Return the sentences that `Extractive` keeps."""
@@ -225,7 +227,7 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
 
     def reward(self, row: ReadPassages, sentences: Sequence[int]) -> float:
         """Return F1 of the reader's answer from these sentences; the reader answers each choice once."""
-        key = row.item.id, tuple(sorted(sentences))
+        key = row.item.id, tuple(sorted(sentences))  # the same sentences, in whatever order they were drawn
         if key not in self._rewards:
             with Run.current() or Run(share=True):
                 answer = try_answer(

@@ -153,7 +153,7 @@ class FineTuning(ABC, Generic[B]):
         """Return the learned tensors with AdamW's two moments of each."""
         state: dict[str, Any] = {"done": np.array(self.done)}
         for name, tensor in self.learned.items():
-            moments = self.optimizer.state.get(tensor, {})
+            moments = self.optimizer.state.get(tensor, {})  # empty before the first step
             parts = {"": tensor, **{f"{key}/": moments[key] for key in MOMENTS if key in moments}}
             state.update({f"{key}{name}": part.detach().cpu().numpy() for key, part in parts.items()})
         return state
@@ -166,6 +166,7 @@ class FineTuning(ABC, Generic[B]):
                 tensor.copy_(torch.tensor(state[name]))
             if f"{MOMENTS[0]}/{name}" in state:
                 moments = {key: torch.tensor(state[f"{key}/{name}"], device=tensor.device) for key in MOMENTS}
+                # AdamW corrects the moments by the number of steps.
                 self.optimizer.state[tensor] = {"step": torch.tensor(float(self.done)), **moments}
 
     def weights(self) -> dict[str, Any]:
@@ -187,12 +188,13 @@ class MiniLMTrainer(FineTuning[B]):
 
     @cached_property
     def read(self) -> Any:
-        return cache(WordPiece(self.base).read)
+        return cache(WordPiece(self.base).read)  # each epoch reads the same texts
 
     def load_tensors(self, seed: int) -> None:
         self.weights_by_name = copy_trainable(safetensors.read(find(self.base).tensors))
         if self.head:
             draw = torch.Generator().manual_seed(seed)
+            # BERT begins with this deviation, too.
             new_layer = (torch.randn(self.outputs, WIDTH, generator=draw) * 0.02).requires_grad_()
             self.weights_by_name[f"{self.head}.weight"] = new_layer
             self.weights_by_name[f"{self.head}.bias"] = torch.zeros(self.outputs, requires_grad=True)
@@ -202,7 +204,7 @@ class MiniLMTrainer(FineTuning[B]):
     def vectors(self, ids: Tensor, real: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.low_precision):
             tokens = token_vectors(self.weights_by_name, ids, real)
-        return tokens.float()
+        return tokens.float()  # bfloat16 has three digits: too few for a loss
 
     def logits(self, ids: Tensor, real: Tensor) -> Tensor:
         """Return the outputs of the linear layer for each token."""
@@ -224,7 +226,7 @@ def draw_batch(count: int, size: int, done: int, seed: int) -> list[int]:
     """
     epoch, number = divmod(done, max(1, math.ceil(count / size)))
     order = list(range(count))
-    Random(f"{seed}/{epoch}").shuffle(order)
+    Random(f"{seed}/{epoch}").shuffle(order)  # by seed and epoch alone: the same order after a kill
     return order[number * size : (number + 1) * size]
 
 
@@ -284,6 +286,7 @@ def _layer(weights: Mapping[str, Tensor], name: str, x: Tensor, shift: Tensor) -
 
 def copy_trainable(tensors: Mapping[str, object]) -> dict[str, Tensor]:
     """Return copies of the tensors; the encoder's layers learn, the embeddings are frozen."""
+    # The mean over tokens needs no pooler.
     weights = {name: torch.tensor(array) for name, array in tensors.items() if not name.startswith("pooler.")}
     for name, tensor in weights.items():
         tensor.requires_grad_(not name.startswith("embeddings."))
@@ -357,6 +360,7 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
             target = torch.cat([target, torch.zeros(len(numbers), len(numbers))], dim=1)
         log_chances = functional.log_softmax(scores / self.temperature, dim=1)
         if self.teacher.method != "reward":
+            # For padding, 0 · -inf would be NaN.
             return functional.kl_div(log_chances.clamp(min=-1e30), target, reduction="batchmean")
         chance = log_chances.detach().exp()
         expected = (chance * target).sum(dim=1, keepdim=True)
@@ -454,7 +458,7 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
 
     def batch(self) -> list[Contrast]:
         draw = Random(f"{self.seed}/{self.done}")
-        size = max(1, self.recipe.batch // (1 + self.negatives))
+        size = max(1, self.recipe.batch // (1 + self.negatives))  # a batch counts pairs of question and passage
         rows = [self.rows[number] for number in draw_batch(len(self.rows), size, self.done, self.seed)]
         return [contrast._replace(negatives=tuple(self._draw_negatives(contrast, draw))) for contrast in rows]
 
@@ -462,6 +466,7 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
         return draw.sample(contrast.negatives, min(self.negatives, len(contrast.negatives)))
 
     def validation_batches(self) -> list[list[Contrast]]:
+        # The first ones, not drawn: the points of the curve must compare.
         return [[contrast._replace(negatives=contrast.negatives[: self.negatives])] for contrast in self.validation]
 
     def loss(self, batch: Sequence[Contrast]) -> Tensor:
@@ -566,6 +571,7 @@ class SufficiencyTuning(FineTuning[list[LabelledText]]):
         chances = [self.probabilities(prefixes_of(chain)) for chain in self.validation_chains]
         chosen = choose_threshold(self.validation_chains, chances, self.chains.most_lost)
         self.notes.append(chosen.describe(self.chains.most_lost))
+        # Safetensors hold arrays alone.
         return super().weights() | {THRESHOLD: np.array([chosen.threshold], np.float32)}
 
     def untrained(self) -> Operator[Query, Answer]:
@@ -619,6 +625,7 @@ class CheckpointSufficiency(SufficiencyTuning):
         folder = folder_of(self.model, "")
         try:
             self.network = transformers().AutoModelForSequenceClassification.from_pretrained(
+                # No code of the checkpoint runs, and nothing is downloaded.
                 folder, num_labels=2, use_safetensors=True, trust_remote_code=False, local_files_only=True,
                 dtype=torch.float32,
             )  # fmt: skip
@@ -632,11 +639,11 @@ class CheckpointSufficiency(SufficiencyTuning):
         self.start({name: tensor for name, tensor in self.network.named_parameters() if tensor.requires_grad}, "", seed)
 
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
-        self.network.train(torch.is_grad_enabled())
+        self.network.train(torch.is_grad_enabled())  # dropout only while it learns
         questions, texts = ([replace_surrogates(text) for text in column] for column in zip(*rows, strict=True))
         encoded = self.tokenizer(
             questions, texts, truncation="longest_first", max_length=self.recipe.window, padding=True,
-            split_special_tokens=True, return_tensors="pt",
+            split_special_tokens=True, return_tensors="pt",  # text of a document cannot forge a separator
         )  # fmt: skip
         logits: Tensor = self.network(**encoded.to(self.network.device)).logits
         return (logits[:, 1] - logits[:, 0]).cpu()

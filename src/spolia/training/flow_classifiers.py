@@ -81,7 +81,7 @@ class RouterTrainer(FlowClassifier):
                     (number for number, answer in enumerate(answers) if answer and accuracy.score(answer, item) == 1),
                     None,
                 )
-            label = cheapest if cheapest is not None else min(len(item.gold), 2) or None
+            label = cheapest if cheapest is not None else min(len(item.gold), 2) or None  # 0 gold passages: no label
             if label is not None:
                 rows.append(LabelledText(item.id, item.question, "", label))
         return rows
@@ -154,7 +154,10 @@ class EvaluatorTrainer(FlowClassifier):
         )
         chances = {item: [chance for _, chance in rows] for item, rows in rows_by_item}
         best = [
-            (max(chances[item][: len(gold)]), any(gold)) for item, gold in self.gold_flags.items() if item in chances
+            # Passages come first in a question's rows, then their strips.
+            (max(chances[item][: len(gold)]), any(gold))
+            for item, gold in self.gold_flags.items()
+            if item in chances
         ]
         upper = confident_threshold(best, self.sure)
         lower = min(upper, -confident_threshold([(-score, not has_gold) for score, has_gold in best], self.sure))
@@ -235,6 +238,7 @@ class PairTrainer(FlowClassifier):
         threshold = 0.0
         for tried in sorted({score for item_scores in best.values() for score in item_scores}):
             lost = [
+                # `lower_bound` takes changes: a loss is negative.
                 -sum(gold and score < tried for gold, score in zip(self.gold_flags[item], item_scores, strict=True))
                 / max(1, sum(self.gold_flags[item]))
                 for item, item_scores in best.items()
@@ -299,6 +303,7 @@ class VerifierTrainer(FlowClassifier):
     def label_items(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
         accuracy, reader, rows = Accuracy(), self.reader, []
         for item, ranking, _ in search_with_gold([item for item in items if accuracy.applies(item)], self.search):
+            # As the reader is shown them.
             prompt_ranking = fit_passages(ranking, reader.max_passages, reader.max_characters)
             lacks_gold = any(
                 not any(is_gold(node, value) for node in prompt_ranking.nodes for value in group) for group in item.gold

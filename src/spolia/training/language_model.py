@@ -126,6 +126,7 @@ class Tuning(Value):
                 "beta": self.beta,
             }
             return options | grpo_options
+        # Too long rows are left out, not cut.
         return options | {"max_length": None} | ({"beta": self.beta} if self.method == "dpo" else {})
 
 
@@ -216,12 +217,13 @@ class _TuningRun:
         began, cpu, checkpoint = time.monotonic(), time.process_time(), self._find_checkpoint()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
+            # The order of additions depends on their number, and so do the weights.
             torch().set_num_threads(self.tuning.threads)
             transformers().set_seed(self.seed)
             model, tokenizer = self._load_base()
             rows, left_out = self._select_rows(tokenizer)
             trainer = self._make_trainer(model, tokenizer, rows)
-            trainer.remove_callback(transformers().PrinterCallback)
+            trainer.remove_callback(transformers().PrinterCallback)  # it prints each step to stdout
             trainer.add_callback(_step_callback(self, on_progress)())
             trainer.train(resume_from_checkpoint=checkpoint)
             if rank() == 0:
@@ -229,16 +231,17 @@ class _TuningRun:
         cost = {"cpu_s": round(time.process_time() - cpu, 1), "seconds": round(time.monotonic() - began, 1)}
         if rank() == 0:
             self._write_card(len(rows), left_out, cost | {"device": str(trainer.args.device)})
-        trainer.accelerator.wait_for_everyone()
+        trainer.accelerator.wait_for_everyone()  # before the other processes read the card of the first one
         card = self.read_card()
         assert card is not None
         return card
 
     def _load_base(self) -> tuple[Any, Any]:
         """Load the base and its tokenizer; only safetensors are read, and no code of the model runs."""
+        # With LoRA the base does not learn; weights that learn need float32.
         is_half = bool(torch().cuda.is_available() and self.tuning.rank)
         tokenizer = load_tokenizer(self.base)
-        if tokenizer.pad_token_id is None:
+        if tokenizer.pad_token_id is None:  # TRL pads batches, and some models lack a token for that
             tokenizer.pad_token = tokenizer.eos_token
         return load_model(self.base, LocalModel(str(self.base), dtype="bfloat16" if is_half else "float32")), tokenizer
 
@@ -251,7 +254,7 @@ class _TuningRun:
             columns = {name: row[name] if tokenizer.chat_template else _join_messages(row[name]) for name in names}
             if all(
                 _count_tokens(tokenizer, columns["prompt"], columns[name]) <= self.tuning.max_tokens
-                for name in names[1:] or names
+                for name in names[1:] or names  # grpo has no reply: the prompt counts alone
             ):
                 selected.append(columns | {name: row[name] for name in extra_names})
         if not selected:
@@ -267,6 +270,7 @@ class _TuningRun:
         }[self.tuning.method]
         args = config(
             output_dir=str(self.folder / CHECKPOINTS / self.identity[:16]), max_steps=self.steps, seed=self.seed,
+            # `_step_callback` decides when a checkpoint is saved.
             use_cpu=not cuda, bf16=cuda, report_to="none", disable_tqdm=True, logging_steps=1, save_strategy="no",
             save_total_limit=1, lr_scheduler_type="cosine", warmup_steps=min(10, self.steps // 10),
             **self.tuning.trl_options,
@@ -341,7 +345,7 @@ class _TuningRun:
         }
         with replace_files(self.folder / CARD) as (path,):
             path.write_text(format_card(card), "utf-8")
-        shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
+        shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)  # with a card, nothing is continued
 
     def _notes(self, left_out: int) -> list[str]:
         long = f"{several(left_out, 'row')} of more than {self.tuning.max_tokens} tokens are left out."
@@ -359,7 +363,7 @@ def reward_function(measure: Measure) -> Callable[..., list[float]]:
             for number, text in enumerate(texts)
         ]
 
-    scores.__name__ = str(measure)
+    scores.__name__ = str(measure)  # TRL names its logs by the function
     return scores
 
 
@@ -373,7 +377,7 @@ def _count_tokens(tokenizer: Any, prompt: Any, reply: Any) -> int:
     if isinstance(prompt, str):
         return len(tokenizer(prompt + (reply if reply is not prompt else ""))["input_ids"])
     text = tokenizer.apply_chat_template([*prompt, *(reply if reply is not prompt else ())], tokenize=False)
-    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])  # the template has written them
 
 
 def _step_callback(run: _TuningRun, on_progress: StepCallback) -> type:

@@ -106,6 +106,7 @@ def _preference_row(decision: Decision, judge: LanguageModel | None, draw: Rando
         return None
     replies = [(text, decision.read_status(text)) for text in draw_candidates(decision.ask, decision.prompt)]
     positives = [text for text, status in replies if status is reference.status]
+    # None, a reply that cannot be read, is neither.
     negatives = [text for text, status in replies if status is (not reference.status)]
     if not positives or not negatives:
         return None
@@ -164,8 +165,9 @@ def choose_nearest(positives: Sequence[str], reference: str, judge: LanguageMode
     """
     if judge is not None:
         number = int(Ask(judge, NEAREST, 16).reply(replies=tuple(positives), reference=reference))
-        if 0 < number <= len(positives):
+        if 0 < number <= len(positives):  # 0: the judge found none
             return positives[number - 1]
+    # Without a reference, the reply that is most like all others.
     references = [reference] if reference else positives
     return max(positives, key=lambda text: sum(_word_f1(text, candidate) for candidate in references))
 

@@ -85,6 +85,7 @@ def softmax(scores: Floats, temperature: float) -> Floats:
     >>> softmax(np.array([[1.0, 1.0, -np.inf]]), 0.1).tolist()
     [[0.5, 0.5, 0.0]]
     """
+    # Less the maximum, so that no power overflows.
     raised = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
     return np.asarray(raised / raised.sum(axis=1, keepdims=True), np.float64)
 
@@ -99,6 +100,7 @@ def divergence(scores: Floats, target: Floats, temperature: float) -> tuple[floa
     (0.183901, [[-0.335963, 0.335963]])
     """
     chances = softmax(scores, temperature)
+    # 1 where the target is 0: 0 · ln 0 counts as 0.
     ratios = np.where(target > 0, target / np.maximum(chances, 1e-300), 1.0)
     loss = float((target * np.log(ratios)).sum(axis=1).mean())
     return loss, (chances - target) / (temperature * len(scores))
@@ -250,7 +252,7 @@ def gold_nodes(group: NodeGroup, item: Item) -> list[Node]:
     snapshot, principals, selected = group.snapshot(), access(), list[Node]()
     gold_places = [place for places in item.gold for place in places]
     for document in sorted(item.documents):
-        nodes = snapshot.numbered_nodes(document, group.name, 0, 1 << 30, principals)
+        nodes = snapshot.numbered_nodes(document, group.name, 0, 1 << 30, principals)  # no document has as many nodes
         gold = [node for node in nodes if any(is_gold(node, place) for place in gold_places)]
         selected += [node for node in gold if may_answer(item, node.text)] or gold
     return selected
@@ -297,6 +299,7 @@ def reinforce(scores: Floats, rewards: Floats, temperature: float, draw: np.rand
     """
     chances = softmax(scores, temperature)
     expected = (chances * rewards).sum(axis=1)
+    # Rounding can leave the last sum below 1.
     choices = (chances.cumsum(axis=1) < draw.random((len(chances), 1))).sum(axis=1).clip(max=chances.shape[1] - 1)
     rows = np.arange(len(chances))
     one_hot = np.zeros_like(chances)
@@ -341,6 +344,7 @@ class AdapterTrainer:
     def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
         self.rows, self.validation = require_rows(self.teacher, items), self.teacher.build_rows(validation)
         draw, width = np.random.default_rng(seed), self.embedder.dimension
+        # `UP` is 0: training begins with the embedder as it is.
         self.values = {DOWN: draw.normal(0, width**-0.5, (self.rank, width)), UP: np.zeros((width, self.rank))}
         self.moments = {
             f"{order}{name}": np.zeros_like(array) for order in (1, 2) for name, array in self.values.items()
@@ -355,7 +359,7 @@ class AdapterTrainer:
         for name, slope in slopes.items():
             slope = slope + self.decay * self.values[name]
             first, second = self.moments[f"1{name}"], self.moments[f"2{name}"]
-            first += 0.1 * (slope - first)
+            first += 0.1 * (slope - first)  # Adam's usual decays: 1 - 0.9 and 1 - 0.999
             second += 0.001 * (slope**2 - second)
             size = (first / (1 - 0.9**self.done)) / (np.sqrt(second / (1 - 0.999**self.done)) + 1e-8)
             self.values[name] -= self.rate * (1 - done) * size
@@ -370,7 +374,7 @@ class AdapterTrainer:
         directions = adapted / length
         scores = np.einsum("ncd,nd->nc", rows.candidates, directions)
         scores = np.where(rows.is_real, scores, -np.inf)
-        draw = np.random.default_rng((self.seed, self.done))
+        draw = np.random.default_rng((self.seed, self.done))  # the same draws after a kill
         loss, pull = self.teacher.loss(scores, rows.target, self.temperature, draw)
         by_direction = np.einsum("nc,ncd->nd", pull, rows.candidates)
         by_adapted = (by_direction - (by_direction * directions).sum(axis=1, keepdims=True) * directions) / length

@@ -41,9 +41,10 @@ EVERYTHING = 1 << 30
 Objective: TypeAlias = "Callable[[Numbers], tuple[float, Numbers]]"
 """Gives a value and its gradient."""
 
-MEMORY = 10
+MEMORY = 10  # steps that are remembered: Nocedal and Wright advise 3 to 20
 FLAT = 1e-7
 """Largest part of the gradient at which it has converged."""
+# Armijo's constant, as Nocedal and Wright choose it; 2^-40 of a step changes nothing in float64.
 SUFFICIENT, HALVINGS = 1e-4, 40
 
 
@@ -75,6 +76,7 @@ class LBFGS:
             return value
         direction = -self._apply_inverse_hessian(gradient)
         slope = float(gradient @ direction)
+        # Without remembered steps, the gradient's length says nothing of the step's.
         length = 1.0 if self.steps else min(1.0, 1.0 / float(np.abs(gradient).sum()))
         for _ in range(HALVINGS):
             candidate = self.point + length * direction
@@ -102,6 +104,7 @@ class LBFGS:
         return product
 
     def _remember_change(self, step: Numbers, change: Numbers) -> None:
+        # Else the remembered curvature is not positive, and a step could climb.
         if float(step @ change) > 1e-12 * float(change @ change):
             self.steps, self.changes = [*self.steps, step][-MEMORY:], [*self.changes, change][-MEMORY:]
 
@@ -149,7 +152,7 @@ class ListwiseLoss:
         totals = np.add.reduceat(raised, self.starts)
         gaps = (highest + np.log(totals))[self.gold_of] - self.gold @ weights
         loss = float(self.shares @ np.logaddexp(0.0, gaps)) + decay / 2 * float(weights @ weights)
-        pulls = self.shares / (1 + np.exp(-np.clip(gaps, -500, 500)))
+        pulls = self.shares / (1 + np.exp(-np.clip(gaps, -500, 500)))  # e^710 overflows
         by_question = np.bincount(self.gold_of, pulls, self.questions)
         spread = np.repeat(by_question / totals, self.sizes) * raised
         return loss, self.non_gold.T @ spread - self.gold.T @ pulls + decay * weights
@@ -278,6 +281,7 @@ class TreeFit:
         self.finish(made_steps)
 
 
+# One thread and `deterministic`: the same trees on every machine.
 TREES = {
     "objective": "lambdarank", "metric": "ndcg", "eval_at": [5], "num_leaves": 7, "learning_rate": 0.06,
     "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.6, "min_data_in_leaf": 5, "num_threads": 1,
@@ -443,7 +447,7 @@ class RankerTrainer:
         constant = [
             f"Pass {number}: {', '.join(idle)} hardly varied in training and have weight 0."
             for number, names in enumerate([*self._idle, self.fit.idle_features()], start=1)
-            if (idle := [name for name in names if name not in absent])
+            if (idle := [name for name in names if name not in absent])  # without an embedder they never vary
         ]
         reached = sum(int(example.gold.sum()) for example in self.training)
         total = sum(len(gold) for _, gold in self._training)

@@ -390,12 +390,13 @@ def observe_flow(
             raise DataError("The run keeps no steps in memory. Write Run(journal=StepLog()).")
         for start in range(0, len(items), WINDOW):
             window = items[start : start + WINDOW]
-            log.lanes.clear()
+            log.lanes.clear()  # only the steps of one window stay in memory
             answers = flow.batch([Query(item.question) for item in window])
             failures = [answer for answer in answers if isinstance(answer, Failure)]
             if len(failures) == len(window):
                 raise failures[0].raised()
             lanes = [log.lanes[number] for number in sorted(log.lanes)]
+            # The last step to end is the flow itself, whose input is the question.
             steps_by_question = {
                 steps[-1].value.question: steps for steps in lanes if isinstance(steps[-1].value, Query)
             }

@@ -128,6 +128,7 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         return [example for item in items if (example := make_example(item, texts))]
 
     def validation_batches(self) -> list[list[Row]]:
+        # The same windows in each validation.
         rows = sorted((self._make_row(example, Random(0)) for example in self.validation), key=lambda row: len(row.ids))
         return [rows[start : start + self.recipe.batch] for start in range(0, len(rows), self.recipe.batch)]
 
@@ -150,7 +151,7 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         allowed = torch.zeros_like(real)
         for number, row in enumerate(rows):
             allowed[number, row.first : len(row.ids) - 1] = True
-        allowed[:, 0] = True
+        allowed[:, 0] = True  # [CLS] stands for no answer
         logits = logits.masked_fill(~allowed[:, :, None], -1e9)
         ends = torch.tensor([[row.start, row.end] for row in rows])
         return functional.cross_entropy(logits[..., 0], ends[:, 0]) + functional.cross_entropy(
@@ -172,15 +173,16 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         )
         draw.shuffle(examples)
         rows, size = [self._make_row(example, draw) for example in examples], self.recipe.batch
-        rows = rows[: len(rows) // size * size]
+        rows = rows[: len(rows) // size * size]  # `batch` counts whole batches
         for start in range(0, len(rows), POOL * size):
             rows[start : start + POOL * size] = sorted(rows[start : start + POOL * size], key=lambda row: len(row.ids))
         batches = [rows[position : position + size] for position in range(0, len(rows), size)]
-        draw.shuffle(batches)
+        draw.shuffle(batches)  # else each pool would begin with its short batches
         return batches
 
     def _maybe_foreign(self, example: SpanExample, draw: Random) -> SpanExample:
         return (
+            # An answer is not there: it teaches to abstain.
             SpanExample(example.question, draw.choice(self.answered_examples).text)
             if draw.random() < self.recipe.foreign
             else example
@@ -189,8 +191,8 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
     def _make_row(self, example: SpanExample, draw: Random) -> Row:
         """Cut a window of the passage that holds its shortest answer, at a random place."""
         question_ids, text = self.read(example.question).ids[:QUESTION_TOKENS], self.read(example.text)
-        first = len(question_ids) + 2
-        room = self.recipe.window - first - 1
+        first = len(question_ids) + 2  # [CLS] and [SEP]
+        room = self.recipe.window - first - 1  # the last [SEP]
         low, high, answer = 0, max(0, len(text.ids) - room), None
         if example.spans:
             answer = token_span(text, *min(example.spans, key=lambda span: span[1] - span[0]))

@@ -123,6 +123,7 @@ def _grow_chain(
         spent_tokens += lane.usage.input_tokens + lane.usage.output_tokens
         with run.lane() as lane:
             answer = end(chain)
+        # The answer's tokens are not added up: they are paid only if the chain ends here.
         tokens.append(spent_tokens + lane.usage.input_tokens + lane.usage.output_tokens)
         exact.append(ExactMatch().score(answer, item) or 0.0)
         f1.append(F1().score(answer, item) or 0.0)
@@ -207,6 +208,7 @@ def measure_stopping(chains: Sequence[SampledChain], ends: Sequence[int], thresh
     by_item: dict[str, list[float]] = {}
     for chain, end in zip(chains, ends, strict=True):
         by_item.setdefault(chain.item, []).append(chain.exact[end - 1] - chain.exact[-1])
+    # By question: chains of one question depend on each other.
     change = np.array([sum(changes) / len(changes) for changes in by_item.values()])
     spent_tokens = sum(chain.tokens[end - 1] for chain, end in zip(chains, ends, strict=True))
     saved = 1 - spent_tokens / sum(chain.tokens[-1] for chain in chains)
@@ -326,7 +328,7 @@ class SufficiencyTrainer(ClassifierTrainer):
 
     def unseen_scores(self) -> list[list[float]]:
         """Return for each chain the probabilities of its prefixes, by the model not trained on its question."""
-        scores_by_chain: list[list[float]] = [[]] * len(self.chains)
+        scores_by_chain: list[list[float]] = [[]] * len(self.chains)  # each list is replaced, none is changed
         for model in range(FOLDS):
             numbers = [number for number, chain in enumerate(self.chains) if self.fold[chain.item] == model]
             rows = [LabelledText("", *row, 0) for number in numbers for row in prefixes_of(self.chains[number])]

@@ -118,10 +118,11 @@ class TermWeightsTrainer:
 
     def step(self, done: float) -> float:
         """Make one step of Adam on the questions of a batch; return minus their mean reward."""
+        # The same draws after a kill.
         loss, slope = self.estimate_gradient(self._draw_batch(), np.random.default_rng((self.seed, self.done)))
         slope = slope + self.decay * self.theta
         self.done += 1
-        self.moments[0] += 0.1 * (slope - self.moments[0])
+        self.moments[0] += 0.1 * (slope - self.moments[0])  # Adam's usual decays: 1 - 0.9 and 1 - 0.999
         self.moments[1] += 0.001 * (slope**2 - self.moments[1])
         size = self.moments[0] / (1 - 0.9**self.done)
         self.theta -= self.rate * (1 - done) * size / (np.sqrt(self.moments[1] / (1 - 0.999**self.done)) + 1e-8)
@@ -147,7 +148,7 @@ class TermWeightsTrainer:
 
     def reward(self, question: QuestionWords, logs: Floats) -> float:
         """Return the score of the flow with these weights (their logarithms), computed once for each rewriting."""
-        text = repeat_words(question.words, logs.tolist()) or question.item.question
+        text = repeat_words(question.words, logs.tolist()) or question.item.question  # all words can have the weight 0
         key = question.item.id, text
         if key not in self._rewards:
             with Run.current() or Run(share=True):

@@ -99,6 +99,7 @@ class QuestionSplit(Value):
                 mixed.append(group)
         sizes = dict.fromkeys(SHARES, 0)
         total = sum(map(len, mixed))
+        # Ids break ties, so that the order of the file does not matter.
         for group in sorted(mixed, key=lambda group: (-len(group), min(item.id for item in group))):
             if len(group) > SHARES[TRAIN] * len(items):
                 pieces = _split_group(sorted(group, key=lambda item: item.id))
@@ -208,6 +209,7 @@ def _separate_questions(group: Sequence[Item], room: int) -> tuple[list[Item], l
         chosen.add(number)
         touched |= near[number]
         for neighbour in near[number] - chosen:
+            # The old entry stays in the heap: this one is smaller, and comes out first.
             heappush(waiting, (len(near[neighbour] - touched), neighbour))
     return [group[number] for number in sorted(chosen)], [
         item for number, item in enumerate(group) if number not in touched
@@ -382,6 +384,7 @@ class _TrainingRun:
 
     def _plan_steps(self, budget_s: float) -> None:
         """Set the number of steps that fit a time, from the speed of a few steps, which are taken back."""
+        # Copies: steps change the arrays in place.
         start = {name: array.copy() for name, array in self.part.state().items()}
         began = time.perf_counter()
         pilot_steps = 0
@@ -392,7 +395,7 @@ class _TrainingRun:
         self.part.restore(start)
         self.steps = max(1, int(PLANNED * budget_s / max(seconds_a_step, 1e-9)))
         self.pilot = {"steps": pilot_steps, "seconds_a_step": seconds_a_step, "budget_s": budget_s}
-        self._write_checkpoint()
+        self._write_checkpoint()  # after a kill, another speed would give another number of steps
 
     # Kills.
 
@@ -458,7 +461,7 @@ class _TrainingRun:
         card["notes"] += no_gain_notes(card["score"])
         self._write_file(FLOW, dump(result.flow, objects, self.folder))
         self._write_file(CARD, format_card({**card, "training": self.identity}))
-        with suppress(OSError):
+        with suppress(OSError):  # what is left of a checkpoint only takes space
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return self._make_result(card)
 
@@ -536,6 +539,7 @@ def points_of(difference: Mapping[str, float | None]) -> str:
     '-16.7 points [?, ?]'
     """
     ends = (difference[end] for end in ("mean", "low", "high"))
+    # + 0.0, since -0.0 would be shown as -0.0.
     mean, low, high = ("?" if end is None else f"{round(100 * end, 1) + 0.0:+.1f}" for end in ends)
     return f"{mean} points [{low}, {high}]"
 
@@ -552,6 +556,7 @@ def lock_folder(folder: Path) -> Iterator[Path]:
     existed = folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # The folder itself is locked, so that no file of a lock is left.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}. Write another folder.") from error
@@ -561,7 +566,7 @@ def lock_folder(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         os.close(descriptor)
-        if not existed and not any(folder.iterdir()):
+        if not existed and not any(folder.iterdir()):  # a training that was refused leaves nothing
             folder.rmdir()
 
 

@@ -139,6 +139,7 @@ def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequen
         part.rename(target)
         return lost
     finally:
+        # The form has written a file or a folder; after the rename neither is there.
         if part.is_file():
             part.unlink()
         rmtree(part, ignore_errors=True)

@@ -236,7 +236,7 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
             str(error) if isinstance(error, SpoliaError) else f"{path} is damaged: {type(error).__name__}: {error}"
         )
         yield Finding("store", "broken", message)
-        if deep:
+        if deep:  # the files can be checked although the store cannot be opened
             yield from _file_findings(Corpus(path).backend.folder)
         return
     counts = dict(stats.sources)
@@ -257,7 +257,7 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
         advice = "Index the folder with the options of before: spolia index FOLDER, or add_texts."
         yield Finding("store", "broken", f"{several(len(lost), 'damaged document')} not read again: {names}. {advice}")
     folder = Corpus(path).backend.folder
-    files = list(_file_findings(folder) if deep else _header_findings(folder))
+    files = list(_file_findings(folder) if deep else _header_findings(folder))  # only --deep reads whole files
     yield from files
     yield from _audit_findings(folder, audit_head)
     if problems or files:

@@ -83,6 +83,7 @@ def evaluate(
     """
     screen, options = Screen(json=options.json), with_profile_store(options, DataSet(str(data)))
     refuse_other_kinds(report or ())
+    # An existing folder stays one: each flow has a file of its own there.
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")
     if estimate:
@@ -108,7 +109,7 @@ def evaluate(
     simulated = {"simulated": True, "planner": planner} if options.llm == "simulated" else {}
     screen.give(
         **simulated,
-        **single_flow | results.json() | single_flow,
+        **single_flow | results.json() | single_flow,  # first for the order of the fields, last so that its values hold
         chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)),
     )
     reports.show_report(screen, results)

@@ -95,7 +95,7 @@ def gate(
     for path in report or ():
         text = markdown(outcome) if path.suffix == ".md" else json_text(outcome.json()) + "\n"
         with replace_files(path) as (part,):
-            part.write_text(text, "utf-8", errors="backslashreplace")
+            part.write_text(text, "utf-8", errors="backslashreplace")  # questions can hold half characters
     screen.give(**outcome.json())
     reports.show_gate(screen, outcome)
     if outcome.passed or outcome.idle:
@@ -148,14 +148,15 @@ def _merge_options(
     if previous is not None:
         settings = settings.override(GateOptions.read(previous.command, baseline))
         if settings.store and not options.store:
+            # The baseline's file names the store: that may read no variable that the user has not allowed.
             refuse_env(Corpus(settings.store))
     if not settings.flow or not settings.data:
         raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
-    _parse_tolerances(settings.tolerance, settings.rule)
+    _parse_tolerances(settings.tolerance, settings.rule)  # raises an error before anything is asked
     options = replace(
         options,
         split=settings.split,
-        limit=int(settings.limit) if settings.limit and write else None,
+        limit=int(settings.limit) if settings.limit and write else None,  # else the baseline's questions are asked
         seed=int(settings.seed or 0),
         known=list(settings.known),
         web=list(settings.web),
@@ -191,7 +192,7 @@ def promote(
     if options.store is None:
         raise DataError("An alias belongs to a store. Write --store STORE.")
     corpus = Corpus(options.store)
-    corpus.snapshot()
+    corpus.snapshot()  # raises an error, before anything is copied, if there is no store
     aliases = Aliases(corpus.backend.folder)
     if back:
         return _report_switch(screen, to, aliases.back(to))

@@ -141,6 +141,7 @@ def _create_from_feedback(screen: Screen, out: Path, corpus: Corpus, access: fro
         raise QueryError(f"{corpus.path} has no feedback yet. Users send it to /v1/feedback of `spolia serve`.")
     node_ids = sorted({id for record in records for id in (*record.cited, *record.found)})
     nodes = corpus.snapshot().nodes_of_ids(node_ids, access)
+    # Of several on one question the last one holds.
     latest = {draft.question: draft for draft in drafts_of(records, nodes)}.values()
     if preferred := list(feedback_rows(records, nodes)):
         out.mkdir(parents=True, exist_ok=True)

@@ -88,6 +88,7 @@ def rows(
     runs.refuse_unpriced(options.budget_usd, [parts.llm, judge_llm])
     limit = runs.budget_of(options.budget_calls, options.budget_tokens, options.budget_usd)
     log = StepLog() if kind in OBSERVED else None
+    # A step that is shared would be missing in the log.
     with runs.record_run(parts.chunks.corpus.path, screen, budget=limit, share=log is None, log=log):
         if kind in OBSERVED:
             kind_rows = _rows_from_steps(kind, flow, parts, items, accept, judge_llm, options.seed)

@@ -258,7 +258,7 @@ def serve(
         access,
     )
     corpus = parts.chunks.corpus
-    corpus.snapshot()
+    corpus.snapshot()  # raises an error now if there is no store
     screen.say("Loading flows and models …")
     flows = _load_flows(serve_options.flows or ["naive"], parts, screen)
 
@@ -316,8 +316,9 @@ def _load_alias(alias: str, promotion: "Promotion", *, parts: "Parts", screen: S
 @contextmanager
 def _run_workers(documents: "Documents", count: int, launch: str, serve_options: ServeOptions) -> Iterator[None]:
     """Run workers while inside, which read and embed the documents."""
+    # The command may start a worker in another folder.
     store_address = serve_options.store if "://" in serve_options.store else str(Path(serve_options.store).absolute())
-    arguments = ["worker", "--jobs", store_address, "--wait", "0"]
+    arguments = ["worker", "--jobs", store_address, "--wait", "0"]  # they end with the service
     for name, values in (
         ("--known", serve_options.modules),
         ("--redact", serve_options.redact),
@@ -325,6 +326,7 @@ def _run_workers(documents: "Documents", count: int, launch: str, serve_options:
     ):
         arguments += [word for value in values or () for word in (name, value)]
     launcher = LaunchCommand(launch) if launch else LocalProcesses()
+    # More calls than workers, so that none waits for its next one.
     with SharedWorkers(documents.queue, max(8, 2 * count)) as shared, supervise_workers(launcher, count, arguments):
         documents.workers = shared
         yield

@@ -132,7 +132,7 @@ def tune(options: TuningOptions) -> Exit:
             running.print_tuning_estimate(space, objective, options.out, **search_options)
         return Exit.DONE
     if study is not None:
-        study.refuse_overwriting()
+        study.refuse_overwriting()  # before anything is asked
     prior = [
         *(study.prior if study else ()),
         *(point for folder in options.warm or () for point in _read_points(folder)),
@@ -150,6 +150,7 @@ def tune(options: TuningOptions) -> Exit:
         result = {**result, "autorag": study.json()}
     screen.give(**result)
     _show_result(screen, tuned_flow, options)
+    # Not saved: the same command goes on, or asks again what failed.
     if tuned_flow.is_cut_short or tuned_flow.excluded or tuned_flow.finalists[0].failed:
         return Exit.PARTLY
     _save_result(finished, result, options.out)

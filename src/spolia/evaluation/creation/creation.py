@@ -81,6 +81,7 @@ def create(
         while (missing_count := number - (len(accepted) - accepted_before)) > 0:
             # No batch is larger than what is missing, so that few questions are made in vain.
             width = min(BATCH_SIZE, missing_count, most_drafts(number) - start)
+            # All recipes have one budget.
             may_ask = width > 0 and recipe.type not in stopped and "budget" not in stopped.values()
             drafts = recipe.sample(SampleRange(start, start + width)) if may_ask else ()
             if not drafts:

@@ -99,6 +99,7 @@ class KeepQuoted(DraftFilter):
 _POINTS = re.compile(
     r"\b(?:this|that|these|the (?:given|above|following|provided|present))\s+"
     r"(?:passages?|texts?|paragraphs?|excerpts?|sections?|articles?|documents?|contexts?|tables?|figures?)\b|"
+    # “The text of the treaty” points at no passage.
     r"\bthe (?:passages?|texts?|excerpts?|paragraphs?)\b(?! of)|"
     r"\baccording to the (?:articles?|documents?|contexts?)\b|"
     r"(?:该|这个?|此|上述|上面的?|以上|下列)(?:段落|段|文本|文章|文档|章节|节|表格?|图)|(?:本|上|下)(?:文|段|节|表)(?:中|里|提|所|的)|"

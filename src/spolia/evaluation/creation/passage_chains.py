@@ -15,6 +15,7 @@ _NAMES = RuleEntities(("name", "acronym", "quote"))
 
 def place_in_order(seed: int, *ids: str) -> bytes:
     """Return the place of an item in the order of a seed, independent of other items."""
+    # Ids can hold half characters.
     return blake2b("\0".join((str(seed), *ids)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -104,6 +105,7 @@ class ChainWalk:
     def _find_link(self, first: str, second: str) -> str:
         """Return what two passages share: the title of the other that one names, or the longest name in both."""
         title = self._titles.get((first, second)) or self._titles.get((second, first))
+        # Sorted: of names of one length the first in the alphabet, since sets have no order.
         return title or max(sorted(self._cached_names(first) & self._cached_names(second)), key=len, default="")
 
     def _cached_names(self, id: str) -> frozenset[str]:
@@ -158,6 +160,7 @@ def find_references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Ite
     beginning: dict[str, list[tuple[str, str]]] = {}
     count = Counter(titles.values())
     for document, title in sorted(titles.items()):
+        # A title that several documents have leads to none.
         if len(title) >= SHORTEST_TITLE + (title.lower() != title.upper()) and document in first and count[title] == 1:
             # By their first characters, all titles are found in one pass over a text.
             beginning.setdefault(title[:SHORTEST_TITLE], []).append((title, document))

@@ -31,7 +31,7 @@ def part_of(id: str) -> str:
         if number < share:
             return name
         number -= share
-    return name
+    return name  # rounding can leave the number above the last share
 
 
 def shared_id(id: str) -> str:

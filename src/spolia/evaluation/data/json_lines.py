@@ -110,6 +110,7 @@ def read_first_record(path: Path) -> Mapping[str, Any]:
         if not _is_array(path):
             return next((row for _, row in read_rows(path)), {})
         with closing(open_bytes(path)) as file:
+            # The end may cut a character in two.
             text = file.read(LONGEST).decode("utf-8-sig", "ignore").lstrip()[1:].lstrip()
         # The text may end within a later object, so only the first one is decoded.
         record = json.JSONDecoder().raw_decode(text)[0]

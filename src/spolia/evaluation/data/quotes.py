@@ -88,7 +88,7 @@ def join_passages(passages: Iterable[Document], field: str = "title") -> Passage
     ):
         for members in [list(group)] if key else ([passage] for passage in group):
             name = key or members[0].id
-            id = name if name not in used_ids else members[0].id
+            id = name if name not in used_ids else members[0].id  # the same title again, after others: another document
             used_ids.add(id)
             start, text = 0, SEPARATOR.join(passage.text for passage in members)
             for passage in members:
@@ -154,4 +154,4 @@ def _find_all(document: Document, text: str) -> Iterator[Quote]:
     start = document.text.find(text) if text.strip() else -1
     while start >= 0:
         yield Quote(document.id, start, text)
-        start = document.text.find(text, start + 1)
+        start = document.text.find(text, start + 1)  # places may overlap

@@ -191,7 +191,7 @@ def format_interval(interval: Interval, is_share: bool) -> str:
 
 def format_number(value: float, is_share: bool) -> str:
     """Format one number; `?` if it is unknown."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if value != value or value in (float("inf"), float("-inf")):  # NaN and the infinities: it cannot be estimated
         return "?"
     # Adding 0.0 turns -0.0 into 0.0.
     return f"{round(100 * value, 1) + 0.0:.1f}" if is_share else f"{value + 0.0:.4g}"

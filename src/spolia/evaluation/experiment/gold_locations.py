@@ -160,6 +160,7 @@ def _match_path_ends(snapshot: Snapshot, names: set[str]) -> dict[str, set[str]]
     for uri, row in snapshot.sources().items():
         if row.document:
             for name in names:
+                # Data sets may have been written on Windows.
                 if f"/{uri}".endswith(f"/{name}") or name.replace("\\", "/").endswith(f"/{uri}"):
                     ids_by_name[name].add(row.document)
     return ids_by_name
@@ -205,6 +206,7 @@ def find_quote(quote: Quote, text: str) -> list[tuple[int, int]]:
         return [(quote.start, quote.end)]
     # White space may differ, since parsers break lines elsewhere.
     words = r"\s+".join(map(re.escape, quote.text.split()))
+    # (?=…) also finds places that overlap.
     return [match.span(1) for match in re.finditer(f"(?=({words}))", text)] if words else []
 
 

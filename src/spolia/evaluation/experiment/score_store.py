@@ -286,7 +286,7 @@ class ScoreStore:
         return base + position
 
     def _index_record(self, kind: int, place: int, payload: bytes | memoryview) -> None:
-        if kind == HITS:
+        if kind == HITS:  # read when its ranking is
             return
         if kind == NODE:
             self._nodes[bytes(payload[:DIGEST])] = place
@@ -303,6 +303,7 @@ class ScoreStore:
             self._is_damaged = True
         elif kind != ANSWER:
             self._records[kind] += payload
+        # An answer without a plain form is known to this process alone; of a file, it is asked again.
         elif len(payload) > ANSWERS.itemsize or place in self._unwritten or not _read_status(payload):
             self._records[kind] += payload[: ANSWERS.itemsize]
 
@@ -471,14 +472,14 @@ class ScoreStore:
 
 def _split_records(raw: bytes, position: int) -> Iterator[tuple[int, int, memoryview, bool]]:
     """Yield the records from a position on: kind, place, payload, and whether the checksum is right."""
-    view, end = memoryview(raw), len(raw)
+    view, end = memoryview(raw), len(raw)  # its slices copy nothing
     while position + HEAD.size <= end:
         kind, length, checksum = HEAD.unpack_from(raw, position)
         start = position + HEAD.size
         if not NAME <= kind <= HITS or start + length > end:
             break
         payload = view[start : start + length]
-        yield kind, position, payload, crc32(payload, kind) == checksum
+        yield kind, position, payload, crc32(payload, kind) == checksum  # the checksum is also of the kind
         position = start + length
 
 

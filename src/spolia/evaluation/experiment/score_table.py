@@ -243,5 +243,6 @@ def _find_positions(ids: NDArray[np.uint64], values: NDArray[np.uint64]) -> NDAr
     if not ids.size:
         return np.full(values.shape, -1, np.intp)
     order = np.argsort(ids, kind="stable")
+    # A value above all ids would be out of range.
     positions = order[np.minimum(np.searchsorted(ids[order], values), ids.size - 1)]
     return np.where(ids[positions] == values, positions, -1)

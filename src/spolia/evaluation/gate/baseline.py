@@ -268,7 +268,7 @@ class BaselineQuestion(Value):
         }
         passages = tuple((str(name), int(start), int(end)) for name, start, end in plain["found"])
         fields: dict[str, Any] = {name: tuple(map(str, plain[name])) for name in ("content", "about")}
-        fields["degraded"] = tuple(map(str, plain.get("degraded", ())))
+        fields["degraded"] = tuple(map(str, plain.get("degraded", ())))  # earlier versions wrote none
         fields["gold"] = {
             name: tuple((int(rank), float(share)) for rank, share in steps) for name, steps in plain["gold"].items()
         }
@@ -334,7 +334,7 @@ class Baseline(Value):
         """Write the baseline as JSON, a line for each document and question, so that version control shows what
         differs."""
         with replace_files(Path(path)) as (part,):
-            part.write_text(self.text(), "utf-8", errors="backslashreplace")
+            part.write_text(self.text(), "utf-8", errors="backslashreplace")  # ids can hold half characters
 
     def text(self) -> str:
         plain = {

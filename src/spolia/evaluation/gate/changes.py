@@ -27,6 +27,7 @@ def describe_operator_changes(previous: str, now: str) -> list[str]:
         return [describe_difference(previous, now)]
     texts = list[str]()
     old, new = ([name for name, _ in side] for side in (then, is_))
+    # Else difflib ignores the frequent names of a list of 200 or more.
     for kind, start, end, begin, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
             pairs = zip(then[start:end], is_[begin:stop], strict=True)
@@ -156,6 +157,7 @@ def _describe_flow(then: Side, now: Side) -> Iterator[str]:
     if then.get("written") != now.get("written"):
         yield from describe_operator_changes(str(then.get("written", "")), str(now.get("written", "")))
     old, new = then.get("code", {}), now.get("code", {})
+    # What is gone or new shows among the operators.
     if changed_names := [name for name in old if new.get(name, old[name]) != old[name]]:
         yield f"the code of {', '.join(changed_names)} is another"
 

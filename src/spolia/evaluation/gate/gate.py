@@ -226,6 +226,7 @@ def _describe_other_measures(measures: Sequence[SetMeasure], baseline: Baseline)
     now = measure_hashes(measures)
     listed = [f"{name} is not measured now" for name in baseline.measures if name not in now]
     listed += [f"{name} was not measured then" for name in now if name not in baseline.measures]
+    # What the baseline lacks is listed above.
     changed = [name for name in now if baseline.measures.get(name, now[name]) != now[name]]
     version = baseline.signature.get("Spolia", {}).get("version", "?")
     reason = "then: its code, its model or a prompt of it is another"
@@ -379,6 +380,7 @@ def gate(
         for measure in experiment.measures
     ]
     measure_tolerances = [own_tolerances.get(str(measure), tolerance) for measure in experiment.measures]
+    # Others have no score for a single question.
     mean_measures = [str(measure) for measure in experiment.measures if isinstance(measure, Measure)]
     return Gate(
         experiment.data,

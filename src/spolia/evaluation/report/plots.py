@@ -29,6 +29,7 @@ class Bar(Value):
 
 def plot_bars(bars: Sequence[Bar], *, zero: bool = False, title: str = "") -> str:
     """Plot intervals one below the other on one scale, with a line at zero on demand."""
+    # An unknown bound must not stretch the scale.
     ends = [bound for bar in bars for bound in (bar.low, bar.middle, bar.high) if isfinite(bound)] + [0.0] * zero
     scale = _Scale(min(ends), max(ends))
     height = TOP + LINE * len(bars) + 26
@@ -63,6 +64,7 @@ class _Scale:
 
     def share(self, value: float) -> float:
         """Return how far along the scale a number is."""
+        # An unknown bound ends at the edge.
         return (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
 
     def to_x(self, value: float) -> float:
@@ -130,7 +132,7 @@ def _format_tick(number: float) -> str:
 
 def _draw_curve(flow: str, points: Points, scale: float, number: int, row: int, point_label: str) -> str:
     """Draw a curve with a dot at its end, and its name beside the plot."""
-    sampled_points = [*points[:: max(1, len(points) // POINTS)], points[-1]]
+    sampled_points = [*points[:: max(1, len(points) // POINTS)], points[-1]]  # the end of the line, whatever the stride
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in (_place_point(point, scale) for point in sampled_points))
     colour = COLOURS[number % len(COLOURS)]
     (x, y), label_y = _place_point(points[-1], scale), CURVE_TOP + 14 + 36 * row

@@ -150,6 +150,7 @@ class SimulatedReader(ScriptedModel):
         if not logprobs:
             return generation
         unsure = 0.05 if generation.text == UNKNOWN else 0.2
+        # `find` gives -1 without a guess; the remainder makes that the whole length.
         start = 0 if generation.text == UNKNOWN else generation.text.find(GUESS) % (len(generation.text) + 1)
         words = re.finditer(r"\s*\S+\s*|\s+", generation.text)
         return generation.but(tokens=tuple(Token(w[0], log(0.95 if w.end() <= start else unsure)) for w in words))

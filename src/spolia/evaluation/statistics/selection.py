@@ -95,7 +95,7 @@ def bound_loss(scores: ArrayLike, chosen: int, *, level: float = 0.95, draws: in
     if varies.any():
         weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=draws) / n
         critical = float(np.quantile(((means - weights @ gaps) / error)[:, varies].max(axis=1), level))
-    return max(0.0, round(float((means + critical * error).max()), 9))
+    return max(0.0, round(float((means + critical * error).max()), 9))  # what rounding leaves is no loss
 
 
 def _weighted_means(weights: Floats, filled: Floats, present: Floats) -> Floats:

@@ -69,6 +69,7 @@ def is_config(path: Path) -> bool:
 def refuse_other_config(path: Path) -> None:
     """Raise DataError for AutoRAG's configurations of parsing and chunking, which hold no flows."""
     try:
+        # Editors on Windows write a byte order mark.
         plain = YamlReader(str(path)).read(path.read_text("utf-8-sig")) if path.suffix in (".yaml", ".yml") else None
     except (OSError, UnicodeDecodeError, SpoliaError):
         return  # whoever reads the space says what is wrong
@@ -99,7 +100,7 @@ def read_config(path: Path, available: AvailableModels | None = None) -> Importe
 def read_plain(path: Path) -> Mapping[str, Any]:
     """Read a configuration as plain data."""
     try:
-        plain = YamlReader(str(path)).read(path.read_text("utf-8-sig"))
+        plain = YamlReader(str(path)).read(path.read_text("utf-8-sig"))  # editors on Windows write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}. Name a config.yaml of AutoRAG.") from error
     if not isinstance(plain, dict) or not isinstance(plain.get("node_lines"), list):
@@ -269,6 +270,7 @@ def _build_arms(words: Sequence[Plain], meaning: Sequence[Plain]) -> Plain:
     default: dict[str, Any] = {"node_type": "", "modules": []}
     missing = [("bm25", words), ("vectordb", meaning)]
     arms = [
+        # A fusion needs both searches: one that the configuration lacks has AutoRAG's defaults.
         [*steps] or MODULES[kind](_make_entry(default, {"module_type": kind}, AvailableModels(), []))
         for kind, steps in missing
     ]

@@ -144,18 +144,19 @@ def hybrid_rrf(module: ModuleEntry) -> list[Plain]:
 
 def hybrid_cc(module: ModuleEntry) -> list[Plain]:
     low, high = take_pair(module, "weight_range", (0.0, 1.0))
-    size = int(module.take_first("test_weight_size", 101))
+    size = int(module.take_first("test_weight_size", 101))  # these defaults are AutoRAG's
     shares = [low + (high - low) * index / max(1, size - 1) for index in range(size)]
     fixed = [float(weight) for weight in module.take("weight")]
     if "weights" in module.params:  # of old versions: that of meaning, that of words
         fixed = [take_pair(module, "weights", (0.5, 0.5))[0]]
+    # Else the flow file would show 0.30000000000000004.
     weights: list[Plain] = [{LEXICAL: round(1 - w, 6), SEMANTIC: round(w, 6)} for w in fixed or shares]
     methods = module.take("normalize_method", "mm")
     if odd := [method for method in methods if method not in NORMALISATIONS]:
         raise Unsupported(f"normalize_method is {odd[0]!r}, none of {', '.join(NORMALISATIONS)}")
     minimum_parameters = (
         ("lexical_theoretical_min_value", 0.0, LEXICAL),
-        ("semantic_theoretical_min_value", -1.0, SEMANTIC),
+        ("semantic_theoretical_min_value", -1.0, SEMANTIC),  # a cosine can be -1; BM25 is never negative
     )
     minimums: Plain = {source: float(module.take_first(name, default)) for name, default, source in minimum_parameters}
     normalisations: Sequence[Plain] = [NORMALISATIONS[method] for method in methods]
@@ -274,8 +275,10 @@ _PLACE_TEXTS = {"{query}": "{{question}}", "{retrieved_contents}": "{{passages}}
 def prompts(module: ModuleEntry) -> list[Plain]:
     """Return the texts of a prompt maker, in the form of `FString`."""
     templates = module.take("prompt")
+    # One chat prompt is a list too: of messages, not of candidates.
     if module.type == "chat_fstring" and all(isinstance(template, Mapping) for template in templates):
         templates = [templates]
+    # In one pass: a brace that was put in is not read again.
     texts = [_PLACE.sub(lambda match: _PLACE_TEXTS[match[0]], _join_messages(template)) for template in templates]
     if odd := next(
         (text for text in texts if not all(place in text for place in ("{{passages}}", "{{question}}"))), None
@@ -292,7 +295,7 @@ def _join_messages(prompt: Any) -> str:
 
 def prompt_maker(operator: str) -> Callable[[ModuleEntry], list[Plain]]:
     def make_prompt_step(module: ModuleEntry) -> list[Plain]:
-        module.llm()
+        module.llm()  # raises Unsupported without a language model
         texts = prompts(module)
         return [module.make_step(operator, {}, **({"template": texts} if texts else {}))]
 

@@ -15,7 +15,7 @@ from spolia.optimizer.autorag.modules import MODULES, UNSUPPORTED, AvailableMode
 from spolia.types import Value
 
 SUMMARY, CONFIG = "summary.csv", "config.yaml"
-MODULE_TYPES = {"prevnextpassageaugmenter": "prev_next_augmenter"}
+MODULE_TYPES = {"prevnextpassageaugmenter": "prev_next_augmenter"}  # its class has another name than its `module_type`
 MODULE_TYPES |= {name.replace("_", ""): name for name in (*MODULES, *UNSUPPORTED)}
 """The `module_type` of each class, in small letters."""
 _CHOSEN = ("node_line_name", "node_type", "best_module_name", "best_module_params")
@@ -84,7 +84,7 @@ def read_trial(folder: Path, available: AvailableModels | None = None) -> AutoRa
         }
         entry = {"node_type": node, "strategy": strategies.get((line, node)) or {}, "modules": [module]}
         if "top_k" in module:
-            entry["top_k"] = module["top_k"]
+            entry["top_k"] = module["top_k"]  # `_passage_count` reads it from the node
         lines.setdefault(line, []).append(entry)
         tried += _read_tried(folder / line / node / SUMMARY, node)
     chosen = {"node_lines": [{"node_line_name": name, "nodes": nodes} for name, nodes in lines.items()]}

@@ -129,7 +129,7 @@ class ConcurrencyContract(Contract):
                     theirs = corpus.snapshot()
                     code = 0 if theirs is not mine and theirs.check() == [] else 2
                 finally:
-                    os._exit(code)
+                    os._exit(code)  # the child must not clean up what belongs to its parent
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
             assert mine.check() == []
             fill_store(corpus, make_entries(6, 1))

@@ -64,7 +64,7 @@ def make_service_files(corpus: Corpus) -> None:
 def _read_rows(file: Path) -> Any:
     """Read the rows of all tables, without digests."""
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
-        connection.text_factory = bytes
+        connection.text_factory = bytes  # damaged texts need not be UTF-8
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'schema_digest'")
         tables = {}
         for (name,) in names.fetchall():

@@ -18,7 +18,7 @@ LAST_MODIFIED = "last_modified_datetime"
 NO_TIME = datetime(1970, 1, 1)
 QUESTION = ("qid", "query", "retrieval_gt", "generation_gt")
 PASSAGE = ("doc_id", "contents")
-BATCH = 1024
+BATCH = 1024  # rows that are in memory together
 
 
 class AutoRAG(Form):
@@ -93,7 +93,7 @@ def _find_table(path: Path, name: str) -> Path | None:
     if (exact := path / f"{name}.parquet").is_file():
         return exact
     candidates = sorted(path.glob(f"{name}*.parquet")) if path.is_dir() else []
-    return candidates[0] if len(candidates) == 1 else None
+    return candidates[0] if len(candidates) == 1 else None  # of several, none is surely meant
 
 
 def _rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -153,7 +153,7 @@ def _pyarrow(module: str, file: Path) -> Any:
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:
     value = row[name]
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool):  # `bool` is an `int`, too
         return str(value)
     if not isinstance(value, str) or not value:
         raise DataError(f"{place}: {name!r} is {value!r}; write a text.")

@@ -192,7 +192,7 @@ def form_named(name: str) -> Form:
     if name not in FORMS:
         raise DataError(f"No form of data sets is called {name!r}. Write one of: {', '.join(FORMS)}.")
     module, _, cls = FORMS[name].rpartition(".")
-    form: Form = getattr(import_module(f"{HOME}.{module}"), cls)()
+    form: Form = getattr(import_module(f"{HOME}.{module}"), cls)()  # late, because the forms import this module
     return form
 
 

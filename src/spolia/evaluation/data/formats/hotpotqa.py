@@ -84,7 +84,7 @@ class PooledForm(Form):
                     yield place, Document(id, text, title=title, meta=meta)
 
     def items(self, path: Path) -> Iterator[PlacedItem]:
-        pool = Pool()
+        pool = Pool()  # filled in the order of `passages`, so that both give the same ids
         for place, row in read_records(path):
             yield place, self.item(place, row, pool)
 
@@ -124,7 +124,7 @@ class HotpotQA(PooledForm):
         supporting = [
             {"gold_id": ids[title], "sentence": sentences[title][number].strip()}
             for title, number in facts
-            if 0 <= number < len(sentences[title])
+            if 0 <= number < len(sentences[title])  # some published facts number a sentence that is not there
         ]
         answer = row.get("answer")
         own_meta = {"context": brought, "supporting_sentences": supporting, "supporting_facts": facts}
@@ -189,6 +189,7 @@ def split_sentences(passage: Document) -> list[str]:
     ends = [*starts[1:], len(passage.text)]
     sentences = [passage.text[start:end] for start, end in zip(starts, ends, strict=True)]
     trimmed = [
+        # `join_sentences` adds this blank again.
         sentence[:-1] if sentence.endswith(" ") and index + 1 < len(sentences) else sentence
         for index, sentence in enumerate(sentences)
     ]
@@ -286,7 +287,7 @@ class MuSiQue(PooledForm):
             require_field(place, row, "question"),
             answers=tuple(filter(None, answers)) if answerable else (),
             gold=tuple((passage,) for passage in gold) if answerable else (),
-            type=id.partition("__")[0] if answerable else "unanswerable",
+            type=id.partition("__")[0] if answerable else "unanswerable",  # MuSiQue's ids begin with the kind: 2hop__
             decomposition=tuple(hops),
             meta=(*other_fields(row, MUSIQUE_FIELDS), *other_fields(own_meta, ())),
         )
@@ -310,7 +311,7 @@ def _paragraphs(place: str, row: Mapping[str, Any]) -> list[tuple[str, str, bool
 
 def _hop(place: str, hop: Any, ids: Sequence[str]) -> SubQuestion:
     index = hop.get("paragraph_support_idx") if isinstance(hop, Mapping) else "no object"
-    if index is not None and (type(index) is not int or not 0 <= index < len(ids)):
+    if index is not None and (type(index) is not int or not 0 <= index < len(ids)):  # `True` would pass as an `int`
         raise DataError(f"{place}: a hop's paragraph_support_idx is {index!r}; there are {len(ids)} paragraphs.")
     question, answer = (str(hop.get(name) or "") for name in ("question", "answer"))
     return SubQuestion(question, answer, "" if index is None else ids[index])

@@ -50,7 +50,7 @@ TITLES = 10
 """Rows at the top that are searched for the names of columns, if the first has empty cells or numbers."""
 END = "(end)"
 """A row after the last one: it is missing if a quote does not close."""
-PAGES = re.compile(r"\s*(\d{1,6})(?:\.0)?(?:\s*[-–—]\s*(\d{1,6}))?\s*")
+PAGES = re.compile(r"\s*(\d{1,6})(?:\.0)?(?:\s*[-–—]\s*(\d{1,6}))?\s*")  # spreadsheets hold page 3 as 3.0
 WIDEST = 100
 """Pages of one range."""
 
@@ -124,7 +124,10 @@ def guess_columns(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, st
     if "question" not in columns:
         mark_counts = Counter(name for row in rows for name in names if ASKS.search(_text(row.get(name))))
         candidates = [
-            name for name, times in mark_counts.most_common() if name not in columns.values() and 2 * times >= len(rows)
+            # Half of the rows: one stray question mark names no column.
+            name
+            for name, times in mark_counts.most_common()
+            if name not in columns.values() and 2 * times >= len(rows)
         ]
         columns = {"question": candidates[0], **columns} if candidates else columns
     return columns
@@ -169,7 +172,7 @@ def _texts(place: str, row: Mapping[str, Any], columns: Mapping[str, str], role:
     """Return the texts of a cell: a list, a list in JSON, or what stands between marks."""
     cell = row.get(columns.get(role, ""))
     if isinstance(cell, str) and cell.lstrip().startswith("["):
-        with suppress(ValueError, RecursionError):
+        with suppress(ValueError, RecursionError):  # else it is a text that begins with a bracket
             cell = json.loads(cell)
     listed: Iterable[Any] = cell if isinstance(cell, list | tuple) else re.split(marks, _text(cell))
     if nested := [value for value in listed if isinstance(value, list | tuple | Mapping)]:
@@ -275,6 +278,7 @@ def guard_cell(cell: str) -> str:
     >>> guard_cell("=1+1"), guard_cell("1/2"), guard_cell("1871"), guard_cell("007"), guard_cell("in 1871")
     ("'=1+1", "'1/2", '1871', "'007", 'in 1871')
     """
+    # A cell that has the mark gets another one: `unguard_cell` takes one away.
     return f"'{cell}" if _CHANGES.match(cell.lstrip("'")) else cell
 
 

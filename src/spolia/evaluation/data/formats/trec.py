@@ -258,6 +258,7 @@ def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str = "spolia") 
             for hit in ranking:
                 best.setdefault(hit.node.document or hit.node.id, hit.score)
             for rank, (id, score) in enumerate(zip(best, _strictly_falling(best.values()), strict=True), start=1):
+                # All digits, so that rounding makes no scores equal.
                 yield f"{_word(topic)} Q0 {_word(id)} {rank} {score!r} {_word(tag)}"
 
     write_lines(path, "", format_rankings())
@@ -316,7 +317,7 @@ def _read_blocks(file: Path, tag: str) -> Iterator[tuple[str, str | tuple[str, s
     """Yield what stands between tags, with where it begins; or of each line its id, no title, and its text."""
     block: list[str] | None = None
     start = ""
-    for place, [line] in read_lines(file, "\0"):
+    for place, [line] in read_lines(file, "\0"):  # no line has this character, so that it stays whole
         low = line.strip().lower()
         if block is None and low.startswith(f"<{tag.lower()}>"):
             block, start = [], place

@@ -128,6 +128,7 @@ def _count_most_bonds(
         later_places.append(later_places[-1] | sum(1 << place for place in row))
     later_places.reverse()
     # By the last place, the places taken and the words aligned by stems: the most bonds so far.
+    # -2 + 1 is no place, so that no word continues it.
     states: dict[tuple[int, int, tuple[str, ...]], int] = {(-2, 0, ()): 0}
     steps = 0
     for index, row in enumerate(cells):
@@ -154,6 +155,7 @@ def _count_most_bonds(
                 # Branch and bound: drop a state that cannot beat the known alignment, and keep the
                 # best of equal states.
                 if bond_count + ahead[index] > known_bonds:
+                    # Places that no later word may take do not tell states apart.
                     key = place, used & later_places[index + 1], next_stemmed
                     following[key] = max(bond_count, following.get(key, 0))
         states = following

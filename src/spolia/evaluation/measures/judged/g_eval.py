@@ -111,6 +111,7 @@ class GEval(JudgedMeasure):
             Brief.from_texts(sample, question=item.question, passages=evidence, answer=answer)
             for sample in range(self.samples)
         ]
+        # As in G-Eval: samples of the model's own distribution.
         sampled_grades = judgements(Ask(self.llm, self._role, temperature=1.0), briefs)
         valid = [grade for grade in sampled_grades if grade is not None and isfinite(grade)]
         return sum(valid) / len(valid) if valid else None

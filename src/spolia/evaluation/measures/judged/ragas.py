@@ -119,6 +119,7 @@ class AnswerRelevancy(JudgedMeasure):
         (questions,) = judgements(Ask(self.llm, self.role), [brief])
         if not questions:
             return None if questions is None else 0.0
+        # Models may write more than they are asked for.
         question_vector, *vectors = self.embedder.embed([item.question, *questions[: self.questions]], kind="query")
         return float(sum(question_vector @ vector for vector in vectors) / len(vectors))
 
