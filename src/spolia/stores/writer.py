@@ -68,13 +68,13 @@ class Writer(Draft):
 
     def _drop_indexes(self, *, all: bool) -> None:
         """Drop damaged lexical indexes, so that the next publication builds them again; read `all` of them."""
-        for group, (generation, _) in list(self.indexes.items()):
+        for group, (generation, _) in list(self.indexes.items()):  # a copy: damaged ones are taken out
             folder = self.store.published_index(group, generation)
             if folder is not None and (damage := (index_damage if all else quick_index_damage)(folder)):
                 set_aside(folder, self.store.folder)
                 self.mended.append(f"{damage}. It is built again from corpus.db.")
                 self.indexes.pop(group)
-                self._transaction.visible = True
+                self._transaction.visible = True  # so that `publish` builds it though no row has changed
 
     @property
     def _next(self) -> int:
@@ -266,6 +266,7 @@ class Writer(Draft):
     def _touch(self, source: SourceRow) -> None:
         """Renew the row of a source that still holds what it held, from the next generation on."""
         uri, *values, birth, _, digest = row = source_row(source, self._next, self._held_key(source.uri))
+        # Only a row born since the last publication may be changed: readers still see the others.
         if not self._connection.execute(sql.SET_SOURCE, (*values, digest, uri, birth)).rowcount:
             self._connection.execute(sql.END_SOURCE, {"uri": uri, "next": self._next})
             self._connection.execute(sql.ADD_SOURCE, row)
@@ -278,6 +279,7 @@ class Writer(Draft):
 
     def _unpoint(self, uri: str) -> None:
         values = {"uri": uri, "next": self._next}
+        # A row that nobody has seen yet is deleted; one of a published generation only ends.
         if not self._connection.execute(sql.UNSAY_SOURCE, values).rowcount:
             self._connection.execute(sql.END_SOURCE, values)
 
@@ -493,7 +495,7 @@ class Writer(Draft):
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
             self._publish(embedded=embedded)
-        elif self._transaction.began:
+        elif self._transaction.began:  # stamps alone are no reason for a new generation
             self._transaction.commit()
         return self.generation
 
@@ -515,7 +517,7 @@ class Writer(Draft):
         with self._transaction.end_on_error("published"):
             self._refuse_deleted_store()
             if self._embedded is not None:
-                self._embedded.flush()
+                self._embedded.flush()  # before the row that publishes the nodes: one that is visible has its vectors
             # Before the publication: if an external database cannot follow, nothing is published.
             self.store.follow(self._connection, self.manifests, self._last_keys(), self.generation)
             publication = Publication(self.store, self._connection, self._next, self.manifests, self.declared)

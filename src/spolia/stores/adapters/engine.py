@@ -218,8 +218,8 @@ Neighbours: TypeAlias = list[tuple[int, float]]
 """Keys, each with its dot product or squared distance."""
 
 _SPARE = 16  # results beyond those wanted, to see whether the last one has equals
-_DEPTH_GROWTH = 4
-_RESULTS_AT_ONCE = 100_000
+_DEPTH_GROWTH = 4  # each try asks for all results again
+_RESULTS_AT_ONCE = 100_000  # of all queries in one request
 _INT64 = range(-(2**63), 2**63)
 
 

@@ -292,6 +292,7 @@ def _page_starts(text: str) -> tuple[int, ...]:
 
 
 def hash_of_document(document: Document, readers: bytes) -> bytes:
+    # Without the uri: sources with the same content share a document.
     return document.digest_with(uri="", readers=(readers.hex(),))
 
 
@@ -317,7 +318,7 @@ def _check_rows(make: Callable[P, T]) -> Callable[P, T]:
 
 def _refuse_other_than_texts(*values: object) -> None:
     for value in values:
-        if type(value) is not str:
+        if type(value) is not str:  # in a damaged row, SQLite gives bytes or numbers for a text
             raise TypeError(f"{value!r:.80} is not a text")
 
 
