@@ -100,7 +100,7 @@ def merge_neighbours(vectors: "Vectors", count: int) -> list[int]:
         sizes[i] += sizes.pop(merged)
         following[i] = following.pop(merged)
         preceding[following[i]] = i
-        if following[i] in sizes:
+        if following[i] in sizes:  # the last stretch has no next one
             heappush(heap, cost(i))
         if i in preceding:
             heappush(heap, cost(preceding[i]))

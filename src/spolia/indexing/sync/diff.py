@@ -268,7 +268,7 @@ class ContainerContents:
         name = name if name.startswith(f"{container}/") else f"{container}/{name.lstrip('/')}"
         stem, suffix = splitext(name)
         number, uri = 1, name
-        while uri in self.uris:
+        while uri in self.uris:  # an archive may hold a name twice
             number += 1
             uri = f"{stem}-{number}{suffix}"
         return uri
@@ -335,6 +335,7 @@ class LinkedImages:
             for index, region in enumerate(regions)
             if index not in missing or len(region.caption) >= MINIMUM_CAPTION
         ]
+        # The sum leaves out counts of 0.
         dropped = Counter(dict(reading.dropped)) + Counter({"pictures": len(missing)})
         document = reading.document.but(
             regions=tuple(remaining_regions), id=_image_id(reading.document.id, remaining_regions, bool(images))

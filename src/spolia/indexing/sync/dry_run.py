@@ -298,5 +298,6 @@ def _estimate_embedding_s(writer: DryRun, builds: Sequence[GroupBuild]) -> float
                 began = time.perf_counter()
                 embedder.embed(sample, kind="passage")
                 took = time.perf_counter() - began
+                # `characters` counts a text once for each embedder.
                 total += took * group_count.characters / sum(map(len, sample)) / len(build.embedders)
     return total

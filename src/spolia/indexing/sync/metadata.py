@@ -55,7 +55,7 @@ class DocumentLabels:
         """Return who may read a file, in order; raise StoreError if a new file has none in a store that is not public."""
         if (container := self._containers.get(uri)) is None:
             return self._own_readers(uri)
-        with suppress(StoreError, QueryError):
+        with suppress(StoreError, QueryError):  # where nothing says who may read a member, its container's readers do
             if own_readers := self._own_readers(uri):
                 return own_readers
         return self.readers(container)
@@ -155,7 +155,7 @@ def _read_access(access: Callable[[str], Iterable[str]], uri: str, cache: dict[o
     except StoreError as error:
         raise StoreError(f"{error} Nothing was written.") from None
     readers = tuple(sorted(set(checked)))
-    if len(cache) >= _LISTS_KEPT:
+    if len(cache) >= _LISTS_KEPT:  # every file may have a list of its own
         cache.clear()
     return cache.setdefault(checked, cache.setdefault(readers, readers))
 

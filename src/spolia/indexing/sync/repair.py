@@ -150,6 +150,7 @@ def _reread_documents(
             store_repair.remaining.append(str(error))
     rows = corpus.latest().sources()
     for uri in store_repair.unread:
+        # Of this size as `spolia.stores.repair` noted it: nothing has read it since.
         if uri in rows and rows[uri].size < 0 and uri not in lacking:
             store_repair.remaining.append(
                 f"{uri!r} was damaged and could not be read again from {root or 'a folder'}. Index it with the options "

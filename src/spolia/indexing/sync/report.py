@@ -259,6 +259,7 @@ class SyncCounts:
 
 _SAMPLE = 2_000
 _KNOWN_SHARE = 0.95
+# By these words a warning about nodes is known, and replaced, when the nodes are counted again.
 _EMPTY = "It has no text."
 _LONG = "chunks are longer than the embedder's window."
 _STRANGE = "The embedder knows"

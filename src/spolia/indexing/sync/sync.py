@@ -156,7 +156,7 @@ def sync(
     failed: list[tuple[str, str]] = []
     for listing in listings(sources, corpus, labels, readers, failed, follow_links, reread=rebuild):
         reports.append(sync_listing(corpus, listing, labels(), options))
-        options = replace(options, rebuild=False)
+        options = replace(options, rebuild=False)  # the next listing must not rebuild what this one has made
         if total is not None:
             total.begin_next()
     damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()

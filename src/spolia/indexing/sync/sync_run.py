@@ -209,6 +209,7 @@ class SyncRun:
             changed.reverse()
         for item in self.prefetch.read_ahead(self._make_items(changed), self._is_read):
             self._sync_item(item)
+        # Before removals: a file that was moved has been taken out of `gone` by then.
         self._cut(self.pending_batch)
         for uri in self.diff.gone:
             self._remove(uri)
@@ -217,6 +218,7 @@ class SyncRun:
             if document.id not in self.pending_batch.recounted:
                 self.pending_batch.recount(document)
         refuse_away(build for build in self.builds if build.group in rebuilt)
+        # Last: a run that ends before it asks the source for the same changes again.
         self.writer.remember(self.listing.source, self.listing.cursors)
         self._publish()
 

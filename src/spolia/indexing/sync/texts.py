@@ -145,7 +145,7 @@ def temporary(
         try:
             yield corpus
         finally:
-            forget(corpus.backend)
+            forget(corpus.backend)  # open files would keep the room of the deleted folder
 
 
 def _find_memory_folder(documents: Sequence[str | Path] | Mapping[str, str] | str | Path) -> Path | None:
