@@ -116,7 +116,7 @@ def _installed_languages(program: str) -> frozenset[str]:
 def _parse_table(table: str, scale: float) -> Recognition:
     """Parse Tesseract's table: a row for each word, with its block, paragraph, line, place and confidence."""
     words = [fields for row in table.splitlines()[1:] if len(fields := row.split("\t", 11)) == 12 and fields[0] == "5"]
-    words = [fields for fields in words if fields[11].strip() and float(fields[10]) >= 0]
+    words = [fields for fields in words if fields[11].strip() and float(fields[10]) >= 0]  # -1 stands for no word
     page_lines = [
         line for _, group in groupby(words, lambda fields: fields[1:5]) for line in _page_line(list(group), scale)
     ]
