@@ -50,7 +50,7 @@ class Writer(Draft):
             self._transaction = Transaction(store, self._connection)
             with store_errors(store, "opened for writing"):
                 # Sweeping comes first: it may drop damaged vectors, and what follows must know that.
-                self.mended += store.sweep(self._connection)  # may lose vectors: first
+                self.mended += store.sweep(self._connection)
                 self._read_published()
                 store.recover(self._connection, self.manifests, self._last_keys(), self.generation)
                 self._drop_indexes(all=False)
@@ -205,10 +205,12 @@ class Writer(Draft):
                 sql.ADD_IMAGE,
                 ((key, *with_digest(*image)) for key, images in images_by_key for image in images.items()),
             )
+
             fail_point("insert.sources")
             connection.executemany(
                 sql.ADD_SOURCE, (source_row(source, birth, keys[document.id]) for document, _, source, _ in puts)
             )
+
             fail_point("insert.nodes")
             rows = (self._node_rows(document, keys[document.id], document_nodes) for document, document_nodes in nodes)
             connection.executemany(sql.ADD_NODE, chain.from_iterable(rows))
@@ -221,6 +223,7 @@ class Writer(Draft):
     def _replace_document(
         self, old: int | None, document: Document, row: Row, nodes: Iterable[Node], images: Mapping[str, bytes]
     ) -> int:
+        # Read before the old one ends: they hold the new one afterwards.
         sources = self._connection.execute(sql.LIVE_SOURCES_OF, (old,)).fetchall() if old else []
         if old is not None:
             self._end(old)
@@ -357,14 +360,17 @@ class Writer(Draft):
             row.append(
                 digest if stored_digest == row_digest(stored_values) else stored_digest
             )  # one that is damaged stays so
+
             sources = connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall()
             nodes = connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
             for statement in sql.SET_ASIDE:
                 connection.execute(statement, {"key": key, "next": self._next})
             fail_point("readers.document")
+
             fresh = int(connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
             fail_point("readers.nodes")
             connection.executemany(sql.ADD_NODE, (self._move_row(node, fresh, old, new) for node in nodes))
+
             connection.execute(sql.MOVE_UNMADE, (fresh, key))
             connection.execute(sql.COPY_IMAGES, (fresh, key))
             for source_row in sources:
@@ -564,7 +570,7 @@ class Writer(Draft):
 
     def close(self) -> None:
         """Take back what was not published, and let the next one write."""
-        transaction: Transaction | None = getattr(self, "_transaction", None)
+        transaction: Transaction | None = getattr(self, "_transaction", None)  # none if the constructor failed
         if transaction is not None:
             transaction.ended = True
         try:

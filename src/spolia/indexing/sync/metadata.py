@@ -124,7 +124,7 @@ def _ids(document: Document, is_marked: bool) -> Iterator[str]:
     label_bytes = repr(document.meta).encode("utf-8", "replace") + _digest_of(document.readers)
     while True:
         yield f"{name}-{blake2b(label_bytes, digest_size=16).hexdigest()}.{reader}"
-        label_bytes += b"again"
+        label_bytes += b"again"  # other ids, but the same ones in every run
 
 
 @lru_cache(maxsize=64)
@@ -259,6 +259,7 @@ class MetadataDiff:
             return labelled
         stored_document = self.writer.document(stored.document)
         relabelled = labelled.but(id=stored_document.id)
+        # If more than the labels differs, it is another document.
         if stored_document.but(uri=relabelled.uri, meta=relabelled.meta, readers=relabelled.readers) != relabelled:
             return labelled
         if (stored_document.meta, stored_document.readers) != (relabelled.meta, relabelled.readers):

@@ -298,8 +298,7 @@ class Collection(ABC):
                 for row, hits in zip(rows, self._search(valid_queries[rows], depth), strict=True):
                     results[row] = hits
                 rows = [row for row in rows if depth < self.deepest and _may_have_ties(results[row], limit, depth)]
-                # Ask for more until the last result has no equals beyond it: equals are ordered by
-                # key.
+                # Ask for more until the last result has no equals beyond it: equals are ordered by key.
                 depth = min(depth * _DEPTH_GROWTH, self.deepest)
         return [hits[:limit] for hits in results]
 

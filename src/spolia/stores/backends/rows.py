@@ -178,8 +178,7 @@ def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRo
         width, stretch = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
         if share:
             last = connection.execute(sql.LAST_KEYS[table]).fetchone()[0]
-            # The stretch may begin before the first row, so that the first rows are checked as often as
-            # others.
+            # The stretch may begin before the first row, so that the first rows are checked as often as others.
             stretch = (randrange(1 - share, last + 1) if last > share else 0, share)
         for row in connection.execute(statement, stretch) if share else connection.stream_rows(statement):
             if row_digest(row[width:-1]) != row[-1]:

@@ -200,8 +200,7 @@ class AskerBM25:
         with self._lock:
             self._entries += len(places) + len(all_places) + _OVERHEAD
             if self._entries > _ENTRIES:
-                # Memory is bounded: all lists are dropped together, as nothing says which terms come
-                # again.
+                # Memory is bounded: all lists are dropped together, as nothing says which terms come again.
                 self._entries = 0
                 self._lists.clear()
                 for cached in self._askers.values():

@@ -111,8 +111,7 @@ class Compaction:
             path = segment_path(self.store, embedder, number)
             for metric, settings in built:
                 old_path, new_path = (graph_path(folder, name, metric, settings) for name in (_UNNUMBERED, number))
-                # The graphs first: a segment is searched along its graph from the moment that it has
-                # its name.
+                # The graphs first: a segment is searched along its graph from the moment that it has its name.
                 os.rename(old_path, new_path)
             os.rename(temporary, path)
             fail_point("vectors.joined")

@@ -197,8 +197,7 @@ class ExternalIndexes:
                 if replaces := self._first_replacing(embedding.embedder, values) < sys.maxsize:
                     write_text(unsure_file, REPLACES)
                     fsync(unsure_file)
-                # The mark is durable before the database changes: the next writer sees if this one is
-                # killed.
+                # The mark is durable before the database changes: the next writer sees if this one is killed.
                 touch(unsure_file)
                 fsync(unsure_file.parent)
                 # What a killed writer did to the database is unknown, so all keys are compared.

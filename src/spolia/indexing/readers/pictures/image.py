@@ -76,8 +76,7 @@ class Ocr(Value):
         picture = b"P5 %d %d 255\n" % (width, height) + pixels.tobytes()  # netpbm: nothing to compress or to decode
         try:
             process = subprocess.run(self._command(dpi), input=picture, capture_output=True, timeout=self.timeout_s,
-                                   # Several processes read files at the same time;
-                                   # more threads in each only compete.
+                                   # Several processes read files at the same time; more threads in each only compete.
                                    env={**os.environ, "OMP_THREAD_LIMIT": "1"}, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
             return Recognition(failure=f"Tesseract took more than {self.timeout_s:g} s")

@@ -313,8 +313,7 @@ class FolderWriteSession:
     def close(self) -> None:
         try:
             if not self._is_lent:
-                # Before the lock is released: closing may still write, when SQLite moves its log into
-                # the database.
+                # Before the lock is released: closing may still write, when SQLite moves its log into the database.
                 self.connection.close()
                 return
             if self.connection.in_transaction:
