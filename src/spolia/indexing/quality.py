@@ -104,7 +104,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MOST_CHARACTERS = 3_000_000
 """Of texts that are shown; of further documents the numbers alone are."""
 _LONGEST_PAGE = 3_000
-_LAST = 2**62
+_LAST = 2**62  # beyond the number of any node
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 

@@ -45,7 +45,7 @@ class Corpus(Value):
     """
 
     path: str
-    wait_s: float = field(default=10.0, compare=False, repr=False)
+    wait_s: float = field(default=10.0, compare=False, repr=False)  # not compared: caches are shared whatever the wait
 
     if TYPE_CHECKING:
 
@@ -53,7 +53,7 @@ class Corpus(Value):
 
     def __post_init__(self) -> None:
         if isinstance(self.path, PathLike):
-            object.__setattr__(self, "path", str(self.path))
+            object.__setattr__(self, "path", str(self.path))  # a frozen class
         if not isinstance(self.path, str):
             raise StoreError(f"Corpus({self.path!r:.60}) is in no place. Write its folder: Corpus('notes.spolia').")
         # Raises for a password before the address is written into flows and traces.
@@ -247,6 +247,7 @@ def refuse_no_groups(groups: Iterable[NodeGroup], caller: str) -> tuple[NodeGrou
 POSTGRES = ("postgresql://", "postgres://")
 """How the addresses of databases begin; what has no scheme is the path of a folder."""
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+# Wide on purpose: an address with a slip in it would become a folder whose name holds the password.
 _DATABASE_ADDRESS = re.compile(
     r"[\s'\"]*(?:\w+\s*=)?[\s'\"]*(?:jdbc:)?postgres(?:ql)?(?:\+\w+)?(?::|//)|[^/]*//[^/@\s]*:[^@\s]*@|"
     r"\s*(?:\w+\s*=.*\b)?(?:ssl)?pass\w*\s*=",
@@ -277,7 +278,8 @@ def backend_of(address: str) -> Backend:
         return server.postgres_backend(address)
     if is_database_address(address):
         parse_address(address)
-    if scheme := _SCHEME.match(address):
+
+    if scheme := _SCHEME.match(address):  # otherwise a folder named "s3:" would be made in the working directory
         raise StoreError(
             f"No store can be kept at {scheme[0]}…: write the path of a folder, or the address of a database that "
             "begins with postgresql:// or postgres://, as postgresql://USER@HOST/DATABASE?schema=NAME."

@@ -98,6 +98,7 @@ def regions_in(part: Part, kind: str) -> list[Region]:
     regions: list[Region] = []
     for region in part.document.regions if offset is not None else ():
         start, end = region.start - (offset or 0), region.end - (offset or 0)
+        # Regions are in the order of the text, so one that begins before the last one ends is inside it.
         is_within = bool(regions) and start < regions[-1].end
         if region.kind == kind and 0 <= start <= end <= len(part.node.text) and not is_within:
             regions.append(region.but(start=start, end=end))

@@ -82,7 +82,7 @@ def tokens_folder(store: Path, embedder: str) -> Path:
     return store / TOKENS / _folder_name(embedder)
 
 
-@lru_cache(256)
+@lru_cache(256)  # every path of a segment, index or graph asks for it
 def _folder_name(name: str) -> str:
     """Return the name of a folder for any name, different for each; plain names stay as they are."""
     if re.fullmatch(r"[a-z0-9_]{1,64}", name):
@@ -104,11 +104,12 @@ def claim_run_folder(store: Path) -> tuple[Path, int, bool]:
     for entry in spool.iterdir():
         if not entry.is_dir():
             entry.unlink(missing_ok=True)
+        # The lock ends with its process, so a folder that can be locked belongs to a killed run.
         elif entry != folder and (stale_lock := _lock_folder(entry)) is not None:
             shutil.rmtree(entry, ignore_errors=True)
             os.close(stale_lock)
         else:
-            is_first = is_first and entry.name >= folder.name
+            is_first = is_first and entry.name >= folder.name  # names begin with the time: older runs sort first
     return folder, lock, is_first
 
 
@@ -116,8 +117,10 @@ def _make_run_folder(spool: Path) -> tuple[Path, int]:
     while True:
         make_folder(spool)
         with suppress(FileNotFoundError):  # a run that ended has removed it
+            # The time sorts runs by age; `describe_claimer` reads the pid.
             folder = Path(mkdtemp(prefix=f"{time.time_ns():020}-{os.getpid()}-", dir=spool))
             if (lock := _lock_folder(folder)) is not None:
+                # Between mkdtemp and the lock another run may have removed the folder as that of a killed one.
                 if folder.exists():
                     return folder, lock
                 os.close(lock)
@@ -129,7 +132,7 @@ def describe_claimer(store: Path) -> str:
     for folder in spool.iterdir() if spool.is_dir() else ():
         if (lock := _lock_folder(folder)) is not None:
             os.close(lock)
-        elif folder.exists():
+        elif folder.exists():  # its run may have ended between the two looks
             pid = folder.name.split("-")[1]
             return f"{'this' if pid == str(os.getpid()) else 'another'} process, pid {pid}"
     return ""
@@ -177,7 +180,7 @@ def size_of(folder: Path) -> int:
     sizes: dict[tuple[int, int], int] = {}
     for root, _, names in os.walk(folder):
         for name in names:
-            status = os.lstat(os.path.join(root, name))
+            status = os.lstat(os.path.join(root, name))  # indexes share segments by hard links
             sizes[status.st_dev, status.st_ino] = status.st_size
     return sum(sizes.values())
 
@@ -228,6 +231,7 @@ def lacks_files(error: BaseException | None) -> bool:
     """Return whether an error, or one behind it, means that this process or machine has too many open files."""
     while error is not None:
         text = str(error)
+        # tantivy gives no number, only the text of Rust's error.
         if getattr(error, "errno", None) in _TOO_MANY_FILES or any(
             f"os error {number})" in text for number in _TOO_MANY_FILES
         ):
@@ -245,8 +249,9 @@ def _describe_damage(folder: Path, is_wrong: Callable[[str, list[Any]], bool]) -
     try:
         place = str(folder)  # once: an index has some fifty files
         changed = [name for name, recorded in read_checksums(folder).items() if is_wrong(f"{place}/{name}", recorded)]
+    # Damaged JSON may be anything.
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        if lacks_files(error):
+        if lacks_files(error):  # too many open files is no damage: a sound index would be set aside and built again
             raise
         return f"The lexical index {folder} is damaged: {error}"
     return (
@@ -280,6 +285,7 @@ def column_of(fields: Iterable[str]) -> str:
     >>> column_of(["année", "by"])
     'meta_616e6ec3a965_6279'
     """
+    # A field's name may hold lone surrogates, which plain UTF-8 refuses.
     return _COLUMN + "_".join(field.encode("utf-8", "surrogatepass").hex() for field in fields)
 
 
@@ -432,7 +438,7 @@ def fail_point(name: str) -> None:
     if name == _name:
         _passes -= 1
         if _passes == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)  # no exit handler may tidy up what a real kill would leave
 
 
 arm(os.environ.get("SPOLIA_FAIL_POINT", ""))

@@ -52,6 +52,7 @@ class GroupEmbedding(Value):
     dimension: int
     metric: Metric = "cosine"
     index: str = '"HNSW"'
+    # Not compared: an embedder may be written differently, or not say its version, and give the same vectors.
     plain: str = field(default="", compare=False)
     fingerprint: str = field(default="", compare=False)
     pictures: bool = False
@@ -228,7 +229,7 @@ def manifest_from_dict(values: dict[str, Any]) -> Manifest:
     try:
         embeddings = tuple(GroupEmbedding(**embedding) for embedding in values["embeddings"])
         return Manifest(**{**values, "analyzer": Analyzer(**values["analyzer"]), "embeddings": embeddings})
-    except (KeyError, TypeError, SpoliaError) as error:
+    except (KeyError, TypeError, SpoliaError) as error:  # TypeError: a field that this version does not know
         raise _manifest_error(values, error) from error
 
 
@@ -471,6 +472,7 @@ def sort_groups(manifests: Mapping[str, Manifest]) -> list[Manifest]:
 
 
 def _parents_of(manifest: Manifest) -> set[str]:
+    # The manifest of the root names itself as its parent, which is no circle.
     return {manifest.parent, manifest.ref} - {"", manifest.group if manifest.group == DOCUMENT else ""}
 
 

@@ -33,9 +33,9 @@ T = TypeVar("T")
 class OpenStore:
     def __init__(self, store: Backend) -> None:
         self.store, self.identity = store, store.identity()
-        self._threads = threading.local()
+        self._threads = threading.local()  # a session is used by one thread at a time
         self._lock = threading.RLock()
-        self._leases: WeakSet[Lease] = WeakSet()
+        self._leases: WeakSet[Lease] = WeakSet()  # a lease ends with the snapshot that holds it
         self._shared: WeakValueDictionary[object, Any] = WeakValueDictionary()
         self.latest: Any = None
         self.uuid: str = self.row(sql.UUID)[0]
@@ -85,7 +85,7 @@ class OpenStore:
     def reopen(self) -> OpenStore:
         """Open the same place again, without anything that was read of it before."""
         with _guard:
-            if _open.get(self.store.place) in (self, None):
+            if _open.get(self.store.place) in (self, None):  # else another thread has opened it again already
                 _open[self.store.place] = OpenStore(self.store)
             return _open[self.store.place]
 
@@ -106,6 +106,7 @@ _guard = threading.Lock()
 
 def get_open_store(store: Backend) -> OpenStore:
     """Return the open store at a place; a new one as soon as the place holds another store."""
+    # Fast path without the lock: each question asks for its store.
     current = _open.get(store.place)
     if current is not None and store.is_current(current):
         return current
@@ -131,7 +132,7 @@ def _forget_after_fork() -> None:
     process."""
     global _open, _guard
     _left_behind.append(_open)
-    _open, _guard = {}, threading.Lock()
+    _open, _guard = {}, threading.Lock()  # a thread that the child does not have may have held the parent's lock
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

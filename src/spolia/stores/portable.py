@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
 
-VERSION = 3
+VERSION = 3  # 2 added the cursors; since 3 a source names its reader, which the manifests named before
 KIND = "spolia export"
 CONTENTS, DOCUMENTS, SOURCES, READERS = "contents.json", "documents.jsonl", "sources.jsonl", "readers.jsonl"
 CURSORS = "cursors.jsonl"
@@ -166,7 +166,7 @@ def parse_contents(path: Path, data: bytes) -> Contents:
 
 
 def _refuse_newer(path: Path, version: object) -> None:
-    if type(version) is not int:
+    if type(version) is not int:  # JSON's true would pass for version 1
         raise ValueError(f"its version is {version!r}")
     if version > VERSION:
         raise StoreTooNew(
@@ -180,6 +180,7 @@ def _refuse_odd(contents: Contents) -> None:
         raise ValueError(f"it names {', '.join(sorted(odd))} in one place only")
     for name, member in contents.members.items():
         numbers = (member.rows, member.bytes)
+        # A bool is an int, too.
         if any(type(number) is not int or number < 0 for number in numbers) or not isinstance(member.blake2b, str):
             raise ValueError(f"what it says of {name} is {member!r}")
     if len({manifest.group for manifest in contents.manifests}) < len(contents.manifests):
@@ -228,7 +229,7 @@ def export_store(corpus: Corpus, path: str | Path, tell: ProgressCallback = lamb
     path = Path(path)
     if path.exists():
         raise StoreError(f"{path} is there already. Name another file, or remove it before.")
-    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")  # two exports to one path do not write into one file
     try:
         with ZipFile(temporary, "x", allowZip64=True) as file:
             contents = _Export(corpus.snapshot(), file, tell).write()
@@ -254,7 +255,7 @@ class _Export:
             self.unmade.setdefault(lack.document, {})[lack.group] = lack.reason
 
     def write(self) -> Contents:
-        refuse_damaged(self.snapshot)
+        refuse_damaged(self.snapshot)  # the file would vouch for damaged rows with valid checksums
         manifests = sort_groups(self.snapshot.manifests)
         self._write_lines(DOCUMENTS, map(self._document, self._documents()))
         self._write_lines(SOURCES, (encode(source, SourceRow) for source in self.snapshot.sources().values()))
@@ -264,7 +265,9 @@ class _Export:
             for place, embedding in enumerate(manifest.embeddings):
                 rows = self._sparse if embedding.is_sparse else self._vectors
                 name = vectors_of(number, place, embedding)
+                # Stored as they are: compression hardly makes floats smaller.
                 self._write_member(name, rows(manifest.group, embedding.embedder), ZIP_STORED)
+        # Last of the lines: the documents and nodes above have given the lists their numbers.
         self._write_lines(READERS, (list(readers) for readers in self.numbers if readers))
         contents = Contents(self.snapshot.schema, tuple(manifests), self.members)
         self.file.writestr(_entry(CONTENTS, ZIP_DEFLATED), contents.json_bytes)
@@ -291,7 +294,7 @@ class _Export:
         keys = [key for (key,) in self.snapshot.open_store.rows(sql.LIVE_KEYS, {"grp": group, **self.values})]
         for batch in in_batches(iter(keys), _BATCH_ROWS):
             rows = self.snapshot.open_store.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(batch), **self.values})
-            for row in sorted(rows, key=lambda row: int(row[0])):
+            for row in sorted(rows, key=lambda row: int(row[0])):  # the statement gives them in any order
                 yield node_of(row, self.snapshot.readers.lists), len(unpack_values(row[-2]))
 
     def _node(self, pair: tuple[Node, int]) -> Any:
@@ -321,6 +324,7 @@ class _Export:
 
     def _write_member(self, name: str, pieces: Iterable[tuple[bytes, int]], compression: int) -> None:
         rows, size, digest = 0, 0, checksum()
+        # A member's size is unknown before it is written; without ZIP64 one of more than 2 GiB would raise at its end.
         with self.file.open(_entry(name, compression), "w", force_zip64=True) as member:
             for piece, count in pieces:
                 member.write(piece)
@@ -335,6 +339,7 @@ class _Export:
 def _entry(name: str, compression: int) -> ZipInfo:
     """Return a member without anything of this machine or time in it."""
     entry = ZipInfo(name, _ZIP_EPOCH)
+    # 3 is Unix: ZipInfo names the system that it runs on, and the bytes would differ between systems.
     entry.compress_type, entry.create_system, entry.external_attr = compression, 3, _READABLE_BY_ALL
     return entry
 
@@ -477,6 +482,7 @@ def _refuse_too_large(contents: Contents, corpus: Corpus) -> None:
 class _Import:
     def __init__(self, path: Path, file: ZipFile, contents: Contents, writer: Writer, tell: ProgressCallback) -> None:
         self.path, self.file, self.contents, self.writer, self.tell = path, file, contents, writer, tell
+        # Documents and nodes name their lists by number, so the lists are read first.
         self.readers: list[tuple[str, ...]] = [
             (),
             *self._read_lines(READERS, lambda line: decode(line, tuple[str, ...])),
@@ -599,6 +605,7 @@ class _Import:
 
 def _read_exactly(member: IO[bytes], size: int) -> bytes:
     content = b""
+    # A member gives less than it is asked for.
     while len(content) < size and (piece := member.read(size - len(content))):
         content += piece
     return content

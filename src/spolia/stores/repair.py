@@ -71,6 +71,7 @@ def mend(
     """
     backend, result = corpus.backend, StoreRepair()
     wait_s = corpus.wait_s if wait_s is None else wait_s
+    # First the database itself: an unreadable file has no rows to mend.
     result.repairs, result.is_short = backend.salvage(wait_s)
     with closing(backend.begin_writing(wait_s)) as session, store_errors(backend, "repaired"):
         _Rows(session.connection, result).mend()
@@ -79,7 +80,7 @@ def mend(
         forget(backend)
     with closing(Writer(backend, wait_s)) as writer:
         result.repairs += [message for message in writer.repair() if message not in result.repairs]
-        writer.publish(embedded=False)
+        writer.publish(embedded=False)  # `remake` embeds the texts of lost vectors, below
     compact(backend, writer.manifests, wait_s)
     messages, remaining = remake(corpus, definitions, known_operators, wait_s)
     result.repairs += messages
@@ -101,7 +102,7 @@ class _Rows:
             rows.setdefault(table, []).append(row)
         if not rows and not self._lost_documents() and not self.is_rewritten:
             return
-        self.connection.execute(sql.BEGIN)
+        self.connection.execute(sql.BEGIN)  # after the early return: a sound store is not written to
         for row in rows.get("manifests", ()):
             self._manifests(*row)
         self.groups = {
@@ -117,6 +118,7 @@ class _Rows:
             for number, id in self._all(sql.LIST_OF_DOCUMENT, key):
                 self.result.orphans[id] = StoredLists(self.connection)[number]
             self._documents(key)
+        # Last, as `_unread` numbers its sources by the publication that is there.
         self._renew(rows.get("generations", []), rows.get("publications", []))
         self.connection.execute(sql.COMMIT)
         self.result.repairs += [
@@ -156,7 +158,7 @@ class _Rows:
         )
 
     def _images(self, document: int, hash: str) -> None:
-        self._documents(document)
+        self._documents(document)  # a picture cannot be made again without its document
 
     def _documents(self, key: int) -> None:
         lists = {number for (number,) in self._all(sql.LISTS_OF_NODES, key)}
@@ -182,6 +184,7 @@ class _Rows:
     def _unread(self, uri: str, key: int | None, readers: tuple[str, ...] | None) -> None:
         """Note a source so that the next run reads it again, whatever its size and time."""
         ((generation,),) = self._all(sql.LAST_PUBLISHED)
+        # No file has this size.
         source = SourceRow(uri, -1, status="indexed" if key else "failed", error="" if key else DAMAGED)
         self.connection.execute(sql.ADD_SOURCE, source_row(source, generation, key))
         self.result.unread[uri] = readers

@@ -114,7 +114,7 @@ class Staging(Draft):
     def __init__(self, store: Backend, timeout_s: float) -> None:
         self.store, self.timeout_s = store, timeout_s
         writer = Writer(store, timeout_s)  # takes over what a killed run has left
-        self._is_damaged = writer.is_dirty
+        self._is_damaged = writer.is_dirty  # then `publish` commits though nothing waits, and it is built again
         self._begin(writer.read_on())
 
     def _begin(self, connection: Connection) -> None:
@@ -234,15 +234,16 @@ class Staging(Draft):
 
     def nodes(self, document: str, group: str) -> list[Node]:
         if (document, group) in self._staged.nodes:
+            # The list is of all groups of the document.
             return [node for node in self._staged.nodes[document, group] if node.group == group]
-        if group in self._staged.expected:
+        if group in self._staged.expected:  # its nodes end with the next commit
             return []
         if document not in self._staged.relabelled:
             return super().nodes(document, group)
         old, new = self._staged.relabelled[document]
         return [
             node.but(
-                meta=new.meta + node.meta[len(old.meta) :],
+                meta=new.meta + node.meta[len(old.meta) :],  # what a transform added stands after the document's own
                 readers=new.readers if node.readers == old.readers else node.readers,
             )
             for node in super().nodes(document, group)
@@ -329,14 +330,16 @@ class Staging(Draft):
                 hash = key_of(node, document, by_picture=manifest.by_picture)
                 item = UnembeddedNode(hash, node.id, document.id, node.indexed_text)
                 lacking.setdefault(node.group, {}).setdefault(hash, item)
+
         self._staged.weight += weight
         groups = set(counts)
         for group, count in counts.items():
             self.node_counts[group] += count
             self._staged.nodes[document.id, group] = listed
-            self._staged.noted[document.id, group] = ""
+            self._staged.noted[document.id, group] = ""  # no reason: it is made
             for hash, item in lacking.get(group, {}).items():
                 self._staged.unembedded.setdefault(group, {}).setdefault(hash, item)
+
         self._stage(Writer.add_nodes, document, listed, groups, document=document.id)
         is_ours = document.id in self._staged.images or document.id in self._staged.relabelled
         if not is_ours and not Draft.holds(self, document):
@@ -357,6 +360,7 @@ class Staging(Draft):
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
         readers = check_principals(readers, f"The readers of {document.uri or document.id!r} would be")
+        # As it is published: its nodes still have these labels, however often it is relabelled.
         original = self._staged.relabelled.get(document.id, (document,))[0]
         new = document.but(meta=meta, readers=readers)
         if document.id not in self._staged.images:  # what is put in this very commit has its nodes here
@@ -415,7 +419,7 @@ class Staging(Draft):
         hashes = set[bytes]()
         for hash, item in list(self._staged.unembedded.get(group, {}).items()):
             with self._read_errors():
-                is_there = self._fetch_one(sql.HAS_VECTOR, (embedder, hash)) is not None
+                is_there = self._fetch_one(sql.HAS_VECTOR, (embedder, hash)) is not None  # equal texts share one vector
             if not is_there and not self._is_pending(embedder, hash):
                 hashes.add(hash)
                 yield item
@@ -490,8 +494,7 @@ class Staging(Draft):
             generation, tried = self._prepare(build_groups) if self._staged.defined else (0, set())
             with closing(Writer(self.store, self.timeout_s, self._connection)) as writer:
                 is_other = bool(self._staged.defined) and writer.generation != generation
-                # Another writer has committed meanwhile: prepare again without the lock, but not
-                # forever.
+                # Another writer has committed meanwhile: prepare again without the lock, but not forever.
                 if is_other and rounds_left and self._find_gaps() - tried:
                     continue
                 self._commit(writer, build_groups, embedded)
@@ -547,6 +550,7 @@ class Staging(Draft):
         for uri in {uri for change in dropped for uri in change.uris}:
             row = staged.rows.pop(uri, None)
             staged.holding.get(row.document if row else "", set()).discard(uri)
+
         dropped_documents = {change.document for change in dropped} - {change.document for change in unchanged}
         for name in dropped_documents:
             for entries in (staged.keys, staged.documents, staged.relabelled, staged.images, staged.published):
@@ -560,8 +564,7 @@ class Staging(Draft):
         changes = self._unchanged(writer)
         with writer.all_or_nothing():
             for is_first, batch in groupby(changes, self._make_first_test(writer)):
-                # Fast path: what the store has nothing of needs no comparison, and is inserted
-                # together.
+                # Fast path: what the store has nothing of needs no comparison, and is inserted together.
                 if is_first:
                     self._insert(writer, list(batch))
                 else:
@@ -570,11 +573,13 @@ class Staging(Draft):
         self._give_vectors(writer)
         if self._staged.defined:
             build_groups(writer)
+
         births = dict(writer.changed_sources())
         is_alone = writer.generation == self._unshared
         self.generation = writer.publish(embedded=embedded)
         self._unshared = self.generation if is_alone else self._unshared
         self._published = dict(writer.manifests)
+
         self._has_committed, self._is_scattered = True, writer.is_scattered
         self._is_damaged = False
         self._births |= births

@@ -50,7 +50,7 @@ class Writer(Draft):
             self._transaction = Transaction(store, self._connection)
             with store_errors(store, "opened for writing"):
                 # Sweeping comes first: it may drop damaged vectors, and what follows must know that.
-                self.mended += store.sweep(self._connection)  # may lose vectors: first
+                self.mended += store.sweep(self._connection)
                 self._read_published()
                 store.recover(self._connection, self.manifests, self._last_keys(), self.generation)
                 self._drop_indexes(all=False)
@@ -68,13 +68,13 @@ class Writer(Draft):
 
     def _drop_indexes(self, *, all: bool) -> None:
         """Drop damaged lexical indexes, so that the next publication builds them again; read `all` of them."""
-        for group, (generation, _) in list(self.indexes.items()):
+        for group, (generation, _) in list(self.indexes.items()):  # a copy: damaged ones are taken out
             folder = self.store.published_index(group, generation)
             if folder is not None and (damage := (index_damage if all else quick_index_damage)(folder)):
                 set_aside(folder, self.store.folder)
                 self.mended.append(f"{damage}. It is built again from corpus.db.")
                 self.indexes.pop(group)
-                self._transaction.visible = True
+                self._transaction.visible = True  # so that `publish` builds it though no row has changed
 
     @property
     def _next(self) -> int:
@@ -205,10 +205,12 @@ class Writer(Draft):
                 sql.ADD_IMAGE,
                 ((key, *with_digest(*image)) for key, images in images_by_key for image in images.items()),
             )
+
             fail_point("insert.sources")
             connection.executemany(
                 sql.ADD_SOURCE, (source_row(source, birth, keys[document.id]) for document, _, source, _ in puts)
             )
+
             fail_point("insert.nodes")
             rows = (self._node_rows(document, keys[document.id], document_nodes) for document, document_nodes in nodes)
             connection.executemany(sql.ADD_NODE, chain.from_iterable(rows))
@@ -221,6 +223,7 @@ class Writer(Draft):
     def _replace_document(
         self, old: int | None, document: Document, row: Row, nodes: Iterable[Node], images: Mapping[str, bytes]
     ) -> int:
+        # Read before the old one ends: they hold the new one afterwards.
         sources = self._connection.execute(sql.LIVE_SOURCES_OF, (old,)).fetchall() if old else []
         if old is not None:
             self._end(old)
@@ -266,6 +269,7 @@ class Writer(Draft):
     def _touch(self, source: SourceRow) -> None:
         """Renew the row of a source that still holds what it held, from the next generation on."""
         uri, *values, birth, _, digest = row = source_row(source, self._next, self._held_key(source.uri))
+        # Only a row born since the last publication may be changed: readers still see the others.
         if not self._connection.execute(sql.SET_SOURCE, (*values, digest, uri, birth)).rowcount:
             self._connection.execute(sql.END_SOURCE, {"uri": uri, "next": self._next})
             self._connection.execute(sql.ADD_SOURCE, row)
@@ -278,6 +282,7 @@ class Writer(Draft):
 
     def _unpoint(self, uri: str) -> None:
         values = {"uri": uri, "next": self._next}
+        # A row that nobody has seen yet is deleted; one of a published generation only ends.
         if not self._connection.execute(sql.UNSAY_SOURCE, values).rowcount:
             self._connection.execute(sql.END_SOURCE, values)
 
@@ -355,14 +360,17 @@ class Writer(Draft):
             row.append(
                 digest if stored_digest == row_digest(stored_values) else stored_digest
             )  # one that is damaged stays so
+
             sources = connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall()
             nodes = connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
             for statement in sql.SET_ASIDE:
                 connection.execute(statement, {"key": key, "next": self._next})
             fail_point("readers.document")
+
             fresh = int(connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
             fail_point("readers.nodes")
             connection.executemany(sql.ADD_NODE, (self._move_row(node, fresh, old, new) for node in nodes))
+
             connection.execute(sql.MOVE_UNMADE, (fresh, key))
             connection.execute(sql.COPY_IMAGES, (fresh, key))
             for source_row in sources:
@@ -493,7 +501,7 @@ class Writer(Draft):
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
             self._publish(embedded=embedded)
-        elif self._transaction.began:
+        elif self._transaction.began:  # stamps alone are no reason for a new generation
             self._transaction.commit()
         return self.generation
 
@@ -515,7 +523,7 @@ class Writer(Draft):
         with self._transaction.end_on_error("published"):
             self._refuse_deleted_store()
             if self._embedded is not None:
-                self._embedded.flush()
+                self._embedded.flush()  # before the row that publishes the nodes: one that is visible has its vectors
             # Before the publication: if an external database cannot follow, nothing is published.
             self.store.follow(self._connection, self.manifests, self._last_keys(), self.generation)
             publication = Publication(self.store, self._connection, self._next, self.manifests, self.declared)
@@ -562,7 +570,7 @@ class Writer(Draft):
 
     def close(self) -> None:
         """Take back what was not published, and let the next one write."""
-        transaction: Transaction | None = getattr(self, "_transaction", None)
+        transaction: Transaction | None = getattr(self, "_transaction", None)  # none if the constructor failed
         if transaction is not None:
             transaction.ended = True
         try:

@@ -42,6 +42,7 @@ def refuse_many(file: BinaryIO, uri: str, limit: int) -> None:
         return  # not an archive: opening it raises the error
     (size,) = struct.unpack_from("<I", tail, end_record + 12)
     if (locator := tail.rfind(_LOCATOR_64, 0, end_record)) >= 0 and len(tail) >= locator + 16:
+        # The offset may be any number, and a file cannot be read there: the remainder keeps it within.
         file.seek(struct.unpack_from("<Q", tail, locator + 8)[0] % (end + 1))
         record = file.read(56)
         if record.startswith(_END_64) and len(record) == 56:
@@ -109,7 +110,7 @@ class Unpacker:
         uri = f"{self.blob.uri}/{posixpath.normpath(name)}"
         pieces, size = list[bytes](), 0
         while size <= IN_MEMORY and (piece := file.read(_PIECE)):
-            self._count(len(piece))
+            self._count(len(piece))  # counted as it comes out: what an archive states is not believed
             pieces.append(piece)
             size += len(piece)
         if size <= IN_MEMORY:
@@ -314,7 +315,7 @@ class _CountedStream:
 @contextmanager
 def _open_stream(blob: Blob, limits: ArchiveLimits) -> Iterator[_CountedStream]:
     with _report_damage(blob), blob.open() as file:
-        magic = file.read(2)
+        magic = file.read(2)  # by its content: a .tar is often packed, and a .tgz not always
         file.seek(0)
         yield _CountedStream(blob, _PACKED[magic](file) if magic in _PACKED else file, limits)
 
@@ -359,6 +360,6 @@ class PackedReader(Value):
         """Yield the single file."""
         self.read(blob)
         with _open_stream(blob, self.limits) as stream, open_unpacker(blob, self.limits) as out:
-            stream.header_left = None
+            stream.header_left = None  # a packed file has no headers within
             file_name = blob.uri.rpartition("/")[2]
             yield out.unpack_member(file_name[: file_name.rfind(".")], stream)  # type: ignore[arg-type]

@@ -137,7 +137,7 @@ class XbergReader(Value):
         require(xberg, f"Reading {blob.uri}")
         config = xberg.ExtractionConfig(
             output_format="markdown",
-            use_cache=False,
+            use_cache=False,  # a store keeps what was read; a cache would keep private texts a second time
             disable_ocr=not self.ocr,
             extraction_timeout_secs=self.timeout_s,
             pages=xberg.PageConfig(extract_pages=True),
@@ -214,7 +214,13 @@ class PandocReader(Value):
         ]  # fmt: skip
         try:
             process = subprocess.run(
-                command, input=blob.data, capture_output=True, timeout=self.timeout_s, check=False, cwd="/"
+                # In no folder of the caller's: whatever a document includes by a relative name is not there.
+                command,
+                input=blob.data,
+                capture_output=True,
+                timeout=self.timeout_s,
+                check=False,
+                cwd="/",
             )
         except subprocess.TimeoutExpired as error:
             reason = f"it took more than {self.timeout_s:g} s"

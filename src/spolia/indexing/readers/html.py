@@ -81,7 +81,7 @@ _META = {
     "author": "author", "article:author": "author", "date": "date", "dc.date": "date", "article:published_time": "date",
     "description": "description", "keywords": "keywords",
 }  # fmt: skip
-_TO_THE_END = 1 << 16
+_TO_THE_END = 1 << 16  # rowspan="0" in HTML: to the end of the table
 _ROWS = {"tr": "row", "td": "cell", "th": "cell"}
 _NAVIGATION = "navigation menus"
 
@@ -263,7 +263,7 @@ def _write_tree(root: Any, skipped_tags: frozenset[str] | set[str]) -> Layout:
         if isinstance(node, str):
             writing.leave(node)
             continue
-        if not first and (following := node.next) is not None:
+        if not first and (following := node.next) is not None:  # not of the root: its neighbours are not below it
             todo.append(following)
         tag = node.tag or "-unknown"
         if tag == "-text":

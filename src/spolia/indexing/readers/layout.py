@@ -157,7 +157,7 @@ class Layout:
         if not text:
             return
         separator = _GAPS[self._gap] if self._length else ""
-        if separator == " " and self._pieces[-1].endswith((" ", "\n")):
+        if separator == " " and self._pieces[-1].endswith((" ", "\n")):  # exact text may end with a blank of its own
             separator = ""
         for mark in self._waiting:
             mark.start = self._length + len(separator)
@@ -367,7 +367,7 @@ class Layout:
         self.gap(BLANK_LINE)
         mark = self.mark()
         self._add(text)
-        start = max(mark.start, 0)
+        start = max(mark.start, 0)  # without a text the mark is unset
         self.headings += [heading.but(start=start + heading.start) for heading in headings]
         self.regions += [region.but(start=start + region.start, end=start + region.end) for region in regions]
         self.gap(BLANK_LINE)

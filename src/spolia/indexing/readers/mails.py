@@ -52,6 +52,7 @@ class AttachmentNames:
     def assign(self, stated_name: str, media_type: str) -> str:
         """Return a sender's name for an attachment, without path parts; if it gives none, a number and a suffix."""
         self._count += 1
+        # Cut at the front: the suffix chooses the reader.
         name = _UNSAFE_IN_NAMES.sub("_", stated_name).strip()[-_LONGEST_NAME:]
         if not name.strip("._ "):
             suffix = ".eml" if media_type.startswith("message/") else guess_extension(media_type) or ""
@@ -154,6 +155,7 @@ def _parse_mail(blob: Blob) -> Message:
             "to keep its reader busy. Save it again as the server has it."
         )
     try:
+        # The newer policy parses each header when it is asked for, and raises on many that are damaged.
         message = message_from_bytes(data, policy=policy.compat32)
     except (RecursionError, ValueError, LookupError, AttributeError, MessageError) as error:
         raise DocumentError(f"{blob.uri} is not a readable mail: {type(error).__name__}: {error}") from error
@@ -510,6 +512,7 @@ class _Storage:
         """Convert the message, without its attachments, to an internet mail."""
         mail = EmailMessage()
         for name, value in (("From", self.sender()), ("To", self.text(_TO))):
+            # The library refuses addresses with other characters; the text has them in its headers.
             mail[name] = " ".join(value.encode("ascii", "ignore").decode().split())
         mail["Subject"] = " ".join(self.text(_SUBJECT).split())
         if (date := self.date()) is not None:
@@ -529,7 +532,7 @@ _LARGEST_RTF = 100_000_000
 
 def unpack_rtf(data: bytes) -> bytes:
     """Unpack RTF from the LZ77 compression of Outlook ([MS-OXRTFCP])."""
-    if data[8:12] == b"MELA":
+    if data[8:12] == b"MELA":  # stored as it is, without compression
         return data[16:]
     out, position = bytearray(_PREFIX), 16
     while position < len(data) and len(out) < _LARGEST_RTF:

@@ -67,6 +67,7 @@ def dialect_of(text: str) -> Dialect:
     rows = list(islice(rows_of(sample, mark), _MOST_TITLE_ROWS + 1))
     titles = takewhile(lambda row: width > 1 and sum(map(bool, row)) < 2, rows)
     title_rows = len(list(titles)) if not separator_line else 1
+    # Longer is no title, but a list of single values.
     title_rows = title_rows if title_rows <= _MOST_TITLE_ROWS and title_rows < len(rows) else 0
     return Dialect(mark, _is_head(rows[title_rows] if rows else []), title_rows)
 
@@ -111,14 +112,14 @@ class CsvReader(Value):
 def _table_structure(text: str) -> Structure:
     dialect = dialect_of(text)
     reader = rows_of(text, dialect.mark)
-    deque(islice(reader, dialect.title_rows), 0)
+    deque(islice(reader, dialect.title_rows), 0)  # reads past them, so that `line_num` tells how many lines they have
     title_length = sum(map(len, islice(StringIO(text, newline=""), reader.line_num))) if dialect.title_rows else 0
     rows = tuple(tuple(cell.strip() for cell in row) for row in reader if any(row))
     start, end = len(text) - len(text[title_length:].lstrip("\r\n")), len(text.rstrip())
     return Structure(regions=(Region("table", start, end, rows),) if rows and start < end else ())
 
 
-_MOST_COLUMNS = 1000
+_MOST_COLUMNS = 1000  # records with keys of their own would make a row as wide as there are records
 _NESTED = frozenset([dict, list])
 
 
@@ -336,7 +337,7 @@ class _NotebookWriter:
 def _to_text(value: Any) -> str:
     """Return a value as text; sources of cells are texts or lists of lines."""
     text = "".join(map(str, value)) if isinstance(value, list) else value if isinstance(value, str) else ""
-    return text.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()  # JSON may hold lone surrogates, which no store takes
 
 
 def _language(metadata: dict[str, Any]) -> str:
@@ -376,7 +377,7 @@ class XmlReader(Value):
     version = 3
     media_type = "application/xml"
     suffixes = (".xml", ".nxml", ".dbk", ".tei", ".rss", ".atom", ".opml", ".svg")
-    isolated = True
+    isolated = True  # expat is C code that parses what strangers wrote
 
     def read(self, blob: Blob, /) -> Reading:
         if not blob.data.strip():
@@ -388,6 +389,7 @@ class XmlReader(Value):
             report_events(source.text, blob.uri, writer.start, writer.end, writer.layout.write)
             layout.append(writer.layout)
 
+        # Into a layout of its own: what stands before the damage is dropped with it, and comes back as plain words.
         layout.attempt("document", write, lambda: words_of(source.text) if writer.has_begun else "")
         title = layout.headings[0].text if layout.headings else ""
         return layout.build_reading(self, blob, title=title, encoding=source.encoding, warnings=source.warnings)

@@ -182,6 +182,7 @@ def _by_built_in_suffix() -> Mapping[str, FileReader]:
 
 def _by_suffix(pairs: Iterable[tuple[str, FileReader | str]]) -> Mapping[str, FileReader]:
     readers = {_normalize_key(pattern): reader for pattern, reader in pairs}
+    # Reversed: of patterns that fit one name, the later one wins.
     patterns = {pattern: reader for pattern, reader in reversed(readers.items()) if is_pattern(pattern)}
     return _ReaderMap(patterns | {pattern: reader for pattern, reader in readers.items() if pattern not in patterns})
 

@@ -29,6 +29,7 @@ class _UnsafeXml(Exception):
 
 def decode_xml(data: bytes, uri: str) -> DecodedText:
     """Decode an XML file by its byte order mark, its declaration, or a guess."""
+    # A declaration stands at the beginning; the rest need not be searched.
     declaration = _ENCODING_DECLARATION.search(data, 0, 500)
     return decode(data, uri, python_encoding(declaration[1].decode()) if declaration else "")
 

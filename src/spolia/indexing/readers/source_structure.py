@@ -30,6 +30,7 @@ def read_structured(
 
     def read() -> Structure:
         structure = find_structure(source.text)
+        # Made now: they may be generators, whose failure would come outside of the attempt.
         return structure._replace(headings=tuple(structure.headings), regions=tuple(structure.regions))
 
     structure = failures.attempt("structure", read, Structure())

@@ -56,6 +56,7 @@ class SubtitleReader(Value):
             mark = layout.mark()
             layout.write(" ".join(words))
             if words:
+                # Damaged times may end before they begin.
                 layout.add_region("segment", mark, seconds=(start, max(start, end)))
 
         for cue in _parse_cues(source.text):

@@ -238,6 +238,7 @@ def read_beginning(blob: Blob) -> Blob:
     """Return the first rows of a large file, as a blob under its name."""
     with blob.open() as file:
         head = file.read(_HEAD)
+    # Whole rows only: the last one may be cut within a character.
     return Blob(blob.uri, head[: head.rfind(b"\n") + 1] or head)
 
 

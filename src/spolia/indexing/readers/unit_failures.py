@@ -117,7 +117,7 @@ class UnitFailures:
 
 
 def _concerns_unit(error: Exception) -> bool:
-    if isinstance(error, (MemoryError, EncryptedDocument, ReaderDied, UnsafeDocument)):
+    if isinstance(error, (MemoryError, EncryptedDocument, ReaderDied, UnsafeDocument)):  # these concern the whole file
         return False
     return isinstance(error, DocumentError) or not isinstance(error, SpoliaError)
 

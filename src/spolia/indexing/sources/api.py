@@ -116,6 +116,7 @@ class _ItemStream:
             for item in items:
                 self._add_item(item)
                 if self.collector.is_full:
+                    # No cursor yet: items may come in any order, and a later page may hold earlier ones.
                     yield self.collector.take_batch({})
         if self.seen_uris is not None:
             unseen = (uri for uri in self.memory.uris(self.source.id) if uri not in self.seen_uris)
@@ -222,9 +223,10 @@ class _ItemStream:
         self.collector.add_record(uri, partial(value_at, item), source.text, source.title, source.metadata, changed)
 
     def _cursors(self) -> dict[str, str]:
-        if CURSOR not in self.source.url:
+        if CURSOR not in self.source.url:  # all items are read each time: nothing is to be remembered
             return {}
         latest = self.cursor if self.latest is None else str(self.latest)
+        # An answer may hold older items only: the cursor never goes back.
         if self.cursor and self.latest is not None and _order_key(self.cursor) > _order_key(self.latest):
             latest = self.cursor
         return {"": json.dumps([self.source.definition(*_LEFT_OUT), latest]) if latest else ""}

@@ -29,6 +29,7 @@ def value_at(value: Any, path: str) -> Any:
 
 LONGEST_KEY = 1_000
 _NAMED = re.compile(r"\{([^{}]+)\}")
+# Uris are written in UTF-8, into reports and terminals: control characters and lone surrogates are quoted.
 _ODD = re.compile("[%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -146,7 +147,7 @@ def uri_of(prefix: str, key: object) -> str:
 def seconds_of(value: Any) -> float | None:
     """Return a time in seconds since 1970; None if it is not a time."""
     try:
-        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):  # a bool is an int, too
             return float(value)
         if isinstance(value, date) and not isinstance(value, datetime):
             value = value.isoformat()

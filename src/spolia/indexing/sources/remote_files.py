@@ -148,6 +148,7 @@ def _open_file_system(source: RemoteFiles) -> tuple[Any, str]:
     require(fsspec, f"Reading {source.url}")
     options = {name: with_secrets(value) if isinstance(value, str) else value for name, value in source.options}
     try:
+        # A cached listing would show the files of an earlier run.
         system, root = fsspec.core.url_to_fs(source.url, use_listings_cache=False, **options)
     except ImportError as error:
         problem = "is not installed" if isinstance(error, ModuleNotFoundError) else "cannot be loaded"
@@ -166,7 +167,7 @@ def _list_files(system: Any, root: str) -> Iterator[tuple[str, Mapping[str, Any]
         listed = system.ls(todo.pop() or system.root_marker, detail=True)
         for details in sorted(listed, key=itemgetter("name")):
             path = details["name"].rstrip("/")
-            if path == root and details["type"] == "file":
+            if path == root and details["type"] == "file":  # the address may be that of one file
                 yield path, details
             elif path == root or path.rpartition("/")[2].startswith(HIDDEN) or details.get("islink"):
                 continue
@@ -183,7 +184,7 @@ def _version_time_ns(details: Mapping[str, Any]) -> int:
     time = moment
     if isinstance(moment, (tuple, list)):
         with suppress(TypeError, ValueError, OverflowError):
-            time = datetime(*moment[:6])
+            time = datetime(*moment[:6])  # ZIP gives times as tuples
     return changed_at(seconds_of(time), repr([moment, *(details.get(name) for name in _VERSIONS)]).encode())
 
 
@@ -214,7 +215,7 @@ def _copy(system: Any, path: str, spool: Path) -> Path:
 def _translate_errors(source: RemoteFiles) -> Iterator[None]:
     try:
         yield
-    except (SpoliaError, GeneratorExit):
+    except (SpoliaError, GeneratorExit):  # GeneratorExit: who reads the changes has stopped
         raise
     except FileNotFoundError as error:
         raise SourceError(f"Not found: {source.url}. Write an address of files or folders.") from error

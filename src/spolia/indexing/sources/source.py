@@ -59,7 +59,7 @@ def refuse_name(name: str) -> None:
 
 
 _PAGE = 1_000
-_LAST = "\U0010ffff"
+_LAST = "\U0010ffff"  # sorts after all that may follow a prefix
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class ChangeCollector:
     def add(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
         """Add an item whose bytes are here already."""
         mtime_ns = changed_at(seconds, data)
-        self.gone.discard(uri)
+        self.gone.discard(uri)  # one batch may lose an item and get it again
         self.items.add_item(
             uri,
             len(data),
@@ -273,7 +273,7 @@ class ChangeCollector:
         def get(spool: Path | None) -> Loaded:
             raise error
 
-        self.items.add_item(uri, 0, EARLIEST_NS - 1, TextReader(), get)
+        self.items.add_item(uri, 0, EARLIEST_NS - 1, TextReader(), get)  # a time that no version has: it is tried again
 
     def lose(self, uri: str) -> None:
         self.items.drop(uri)

@@ -74,6 +74,7 @@ def _make_engine(source: "SQLRows") -> "Engine":
             raise SourceError(f"There is no file {url.database}. Write the path of a database: sqlite:///PATH")
         connect_args = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("mysql", "mariadb") else {}
         libpq = url.get_driver_name() in ("psycopg", "psycopg2")
+        # One connection for one run: a pool would keep it open.
         return sqlalchemy.create_engine(
             url, connect_args=_LIBPQ if libpq else connect_args, poolclass=sqlalchemy.pool.NullPool
         )
@@ -242,6 +243,7 @@ class _RowStream:
         updated: Any = sqlalchemy.column(source.updated)
         if self.since is not None:
             query = query.where(sqlalchemy.or_(updated >= self.since, updated.is_(None)))
+        # The cursor of a full batch is that of its last row, so rows come in its order.
         return query.order_by(updated, sqlalchemy.column(source.key))
 
     def _select(self, *names: str) -> Any:
@@ -249,6 +251,7 @@ class _RowStream:
         if _QUERY.match(rows):
             plain = rows.rstrip().rstrip(";").replace(":", r"\:")  # else it would be taken for a parameter
             return sqlalchemy.select(*map(sqlalchemy.column, names)).select_from(
+                # The line break ends a comment in the last line of the query.
                 sqlalchemy.text(f"({plain}\n) AS spolia_rows")
             )
         schema, _, name = rows.rpartition(".")

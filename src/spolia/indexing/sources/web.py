@@ -92,10 +92,10 @@ class Crawl:
                         waiting.append((url, depth, threads.submit(ask)))
                     url, depth, future = waiting.popleft()
                     self._add_page(url, depth, future.result(), remembered, is_stored=url in stamps)
-            except BaseException:
+            except BaseException:  # else leaving the block would first fetch all pages that wait
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-        self.todo.extendleft(reversed(allowed))
+        self.todo.extendleft(reversed(allowed))  # reversed twice: the order stays
         return remembered
 
     def _add_page(
@@ -115,7 +115,7 @@ class Crawl:
             self._fail(url, EgressFailed(f"What its site allows is not known: {rules}"))
         elif not rules.allows(url):
             self.collector.skip(url, "robots.txt of its site asks not to read it.")
-            del self.seen[url]
+            del self.seen[url]  # so that it counts as gone if it was stored
         else:
             return True
         return False
@@ -134,6 +134,7 @@ class Crawl:
     def _fetch_page(self, url: str, stamp: Stamp | None) -> Fetched | EgressError:
         state = self.states.get(url, {})
         headers = {}
+        # A page that is not sent again must be known in all: its document, and its links where these are followed.
         if stamp is not None and stamp[2] == "indexed" and (not self.source.depth or "links" in state):
             conditions = {"If-None-Match": state.get("etag"), "If-Modified-Since": state.get("modified")}
             headers = {name: value for name, value in conditions.items() if value}

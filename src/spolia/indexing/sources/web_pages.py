@@ -23,7 +23,7 @@ from spolia.indexing.readers.safe_xml import decode_xml, report_events
 from spolia.indexing.sources.source import LONGEST_URI
 from spolia.types import Value, lazy_property
 
-LARGEST_ROBOTS_BYTES = 512_000
+LARGEST_ROBOTS_BYTES = 512_000  # RFC 9309 asks for 500 KiB at least
 LONGEST_DELAY_S = 30.0
 
 
@@ -117,7 +117,7 @@ class Turns:
             start = max(now, self._next.get(host, now))
             self._next[host] = start + delay_s
         if start > now:
-            pause(start - now)
+            pause(start - now)  # outside the lock: other hosts need not wait
 
 
 MOST_LINKS = 5_000
@@ -194,8 +194,10 @@ def page_bytes(page: Fetched) -> bytes:
         return page.data
     try:
         codec = codecs.lookup(charset)
+        # "base64" and "zip" are codecs of Python's, too.
         if codec.name in ("utf-8", "ascii") or not getattr(codec, "_is_text_encoding", True):
             return page.data
+        # The mark tells the reader that a `charset` in the text itself is outdated.
         return codecs.BOM_UTF8 + codec.decode(page.data, "replace")[0].encode("utf-8", "replace")
     except (LookupError, ValueError):
         return page.data
@@ -228,6 +230,7 @@ def find_links(page: Fetched) -> tuple[str, ...]:
     return tuple(leads)
 
 
+# sitemaps.org allows 50,000 addresses and 50 MB.
 MOST_SITEMAPS, MOST_LOCATIONS, LARGEST_SITEMAP = 100, 50_000, 60_000_000
 
 
@@ -279,9 +282,9 @@ def _unpack(page: Fetched, url: str) -> bytes:
     """Decompress a sitemap; many are compressed."""
     if not page.data.startswith(b"\x1f\x8b"):
         return page.data
-    unpacking = zlib.decompressobj(31)
+    unpacking = zlib.decompressobj(31)  # 31: with the head of gzip
     try:
-        data = unpacking.decompress(page.data, LARGEST_SITEMAP)
+        data = unpacking.decompress(page.data, LARGEST_SITEMAP)  # a small file may unpack to any size
     except zlib.error as error:
         raise SourceError(f"{url} is damaged: {error}.") from error
     if unpacking.unconsumed_tail:

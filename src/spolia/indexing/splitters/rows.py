@@ -96,7 +96,7 @@ class TableAware(SizedSplitter):
 
     rest: Splitter
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: tables that the reader noted are tables too
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         position = 0
@@ -114,6 +114,7 @@ class TableAware(SizedSplitter):
                 yield piece.but(start=None if piece.start is None else start + piece.start)
 
     def _cut_table(self, text: str, table: TableBlock) -> Iterator[Piece]:
+        # A head of many columns must not outweigh its rows.
         head = text[table.start : table.head].strip()[: self.bound.characters // 2]
         for piece in self.cut(text, [Unit(table.start, table.end)], by_line):
             continues = piece.start is not None and piece.start >= table.head

@@ -193,7 +193,7 @@ class SlidingWindow(SizedSplitter):
     ['One is here. Two is there.', 'Two is there. Three is nowhere.']
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: a table that fits stays whole
 
     size: int = 200
     overlap: int = 20
@@ -289,7 +289,7 @@ class TokenWindow(Splitter):
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
-        characters = 2 * LONGEST * self.size
+        characters = 2 * LONGEST * self.size  # twice as many as the tokens have: for the blanks between them
         windows = Windows(text, SizeBound(self.size, characters), SizeBound(self.overlap, characters))
         for start, end, _ in windows.join_atoms(self._atoms(text)):
             yield Piece(text[start:end], start)

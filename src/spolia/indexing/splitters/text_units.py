@@ -95,7 +95,7 @@ class Sentences(SizedSplitter):
 
     size: int = 200
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: what has no words joins a neighbour
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text

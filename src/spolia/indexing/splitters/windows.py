@@ -38,6 +38,7 @@ def may_cut(text: str, index: int) -> bool:
     if left == _JOINER:
         return right.isalnum()
     if _is_flag(left) and _is_flag(right):
+        # Two letters make a flag, so an even number of them stands before a cut; a longer run is no text.
         flags = text[max(0, index - 256) : index]
         return (len(flags) - len(flags.rstrip(_FLAGS))) % 2 == 0
     if unicodedata.combining(left) == _VIRAMA and unicodedata.category(right) == "Lo":
@@ -270,6 +271,7 @@ def _first_cut(text: str, start: int, end: int, bound: SizeBound) -> int:
     high = min(end, start + bound.characters)
     while True:
         while (tokens := bound.count_tokens(text[start:high])) > bound.tokens and high - start > 1:
+            # Shortened in proportion, by one character at least: a few counts in place of one for each character.
             high = start + max(1, min(high - start - 1, (high - start) * bound.tokens // tokens))
         cut = _cut_place(text, start, high, end)
         if cut - start <= 1 or bound.count_tokens(text[start:cut]) <= bound.tokens:

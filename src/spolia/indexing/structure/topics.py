@@ -90,8 +90,7 @@ def merge_neighbours(vectors: "Vectors", count: int) -> list[int]:
     heap = [cost(i) for i in range(len(vectors) - 1)]
     heapify(heap)
     while len(sizes) > count:
-        # Entries of the heap are not removed when their stretches grow; the sizes in them show that they are
-        # outdated.
+        # Entries of the heap are not removed when their stretches grow; the sizes in them show that they are outdated.
         _, i, size, following_size = heappop(heap)
         if sizes.get(i) != size or sizes.get(following[i]) != following_size:
             continue  # one of the two was joined with another meanwhile
@@ -100,7 +99,7 @@ def merge_neighbours(vectors: "Vectors", count: int) -> list[int]:
         sizes[i] += sizes.pop(merged)
         following[i] = following.pop(merged)
         preceding[following[i]] = i
-        if following[i] in sizes:
+        if following[i] in sizes:  # the last stretch has no next one
             heappush(heap, cost(i))
         if i in preceding:
             heappush(heap, cost(preceding[i]))

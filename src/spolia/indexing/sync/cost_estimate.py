@@ -121,7 +121,7 @@ class DryRun(Staging):
     """Staging area that never commits: `publish` counts what waits and goes on as if it were published."""
 
     def __init__(self, store: Backend) -> None:
-        self.store, self.timeout_s = store, 0.0
+        self.store, self.timeout_s = store, 0.0  # not by the base class, which makes a writer and waits for its lock
         self.group_counts: dict[str, GroupCount] = {}
         self.redefined: set[str] = set()
         self.embedded: set[str] = set()
@@ -131,7 +131,7 @@ class DryRun(Staging):
         self._begin(store.connect_for_reading())
 
     def find_changed(self, uris: Iterable[str]) -> set[str]:
-        return set()
+        return set()  # what others change meanwhile matters only to commits
 
     def holds(self, document: Document) -> bool:
         staged_document = super()._staged_document(document.id)
@@ -226,6 +226,7 @@ class DryRun(Staging):
                 for item in super()._unembedded_nodes(group, embedding.embedder):
                     if item.document not in self._gone:
                         self._count(group, embedding, item.hash, item)
+
         self._added_embeddings.clear()
         for id in staged.documents:
             if (document := super()._staged_document(id)) is None:
@@ -233,9 +234,12 @@ class DryRun(Staging):
             if id in staged.images and id not in self._digests:
                 self._digests[id] = _digest(document)
                 staged.images[id] = NO_IMAGES
+            # The digest is enough to know it again: all texts of a run would fill memory.
             staged.documents[id] = document.but(text="", pages=(), headings=(), regions=(), boxes=NO_BOXES)
+
         stored_rows = Draft.sources(self, {uri for change in staged.changes for uri in change.uris}).values()
         self._gone |= {row.document for row in stored_rows if row.document and not self.holders(row.document)}
+
         staged.changes.clear()
         staged.nodes.clear()
         staged.unembedded.clear()
@@ -258,7 +262,7 @@ class DryRun(Staging):
                 self._count(group, embedding, hash, UnembeddedNode(hash, node.id, document.id, node.indexed_text))
 
     def _count(self, group: str, embedding: GroupEmbedding, hash: bytes, item: UnembeddedNode) -> None:
-        if (key := (embedding.embedder, hash)) in self._pending:
+        if (key := (embedding.embedder, hash)) in self._pending:  # equal texts are embedded once
             return
         self._pending.add(key)
         group_count = self.count_of(group)

@@ -58,9 +58,10 @@ class SourceDiff:
         self._containers: dict[str, bool] = {}
         self.changed_files: dict[str, File] = listing.files.find_changed(stamps)
         self.parts: dict[str, list[str]] = {}
+
         gone = []
         other_uris = sorted(stamps.keys() - listing.files.entries.keys())
-        if listing.uris is None:
+        if listing.uris is None:  # a folder says nothing of documents that are in none
             other_uris = [uri for uri in other_uris if not is_elsewhere(uri)]
         pages = {uri for uri, row in writer.sources(filter(is_elsewhere, other_uris)).items() if not container_of(row)}
         for uri in other_uris:
@@ -70,6 +71,7 @@ class SourceDiff:
                 self.parts.setdefault(container, []).append(uri)
             elif listing.misses(uri) or any(listing.misses(ancestor) for ancestor in ancestor_uris(uri)):
                 gone.append(uri)
+
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         compared_uris = None if listing.uris is None else list(stamps)  # of a lot, the rows of all that it is about
         dependent = [(uri, DocumentReport.from_json(report)) for uri, report in writer.dependent_sources(compared_uris)]
@@ -78,14 +80,17 @@ class SourceDiff:
             *self._find_with_changed_images(dependent, linked),
             *self._find_with_changed_readers(),
         )
+
         forced = (uri for uri, stamp in stamps.items() if stamp[2] == "indexed" and listing.is_forced(uri))
         lacking = list(dict.fromkeys((*outdated, *forced)))
         self.changed_files |= {uri: listing.files[uri] for uri in lacking if uri in listing.files}
         self.rows = writer.sources(compared_uris if all else [*self.changed_files, *gone, *self._broken, *lacking])
         self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
+
         self.gone: dict[str, SourceRow] = {}
         self._gone_by_hash: dict[str, list[str]] = {}
         self._add_gone(uri for uri in gone if listing.misses(uri) or container_of(self.rows[uri]))
+
         self.reopened: set[str] = set()
         for uri in (uri for uri in lacking if uri not in listing.files):
             self.reopen(uri)
@@ -268,7 +273,7 @@ class ContainerContents:
         name = name if name.startswith(f"{container}/") else f"{container}/{name.lstrip('/')}"
         stem, suffix = splitext(name)
         number, uri = 1, name
-        while uri in self.uris:
+        while uri in self.uris:  # an archive may hold a name twice
             number += 1
             uri = f"{stem}-{number}{suffix}"
         return uri
@@ -335,6 +340,7 @@ class LinkedImages:
             for index, region in enumerate(regions)
             if index not in missing or len(region.caption) >= MINIMUM_CAPTION
         ]
+        # The sum leaves out counts of 0.
         dropped = Counter(dict(reading.dropped)) + Counter({"pictures": len(missing)})
         document = reading.document.but(
             regions=tuple(remaining_regions), id=_image_id(reading.document.id, remaining_regions, bool(images))

@@ -157,19 +157,23 @@ def planned(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="spolia-")))
         prefetch = stack.enter_context(open_prefetch(folder, workers, limits))
+        # A plan compares with a store; the caller's is not made for that.
         existing = corpus if corpus.exists() else Corpus(folder / "empty.spolia").create()
         writer = stack.enter_context(closing(DryRun(existing.backend)))
         if fields is not None:
             writer.declare(fields)
+
         old_manifests, changes = dict(writer.manifests), _Changes(progress)
         no_changes = SourceChanges(Files(by_suffix(readers)))
         renews = group in old_manifests and requested_groups.define(writer, no_changes, prefetch, rebuild=True)
         renews = renews and not is_embedded_first(old_manifests[group], writer.manifests[group])
         reread = rebuild or renews or bool(writer.redefined)
         options = SyncOptions(requested_groups, progress=changes.note, rebuild=True, reread=reread)
+
         labels, failed = partial(DocumentLabels, metadata, access), list[tuple[str, str]]()
         reports: list[SyncReport] = []
         for listing in listings(sources, corpus, labels, readers, failed, follow_links, reread, asks_sources=not fast):
+            # The options below say `rebuild`, so that changed groups are planned: the round itself refuses nothing.
             if not rebuild:
                 refuse_other_folder(listing, writer.stamps(listing.uris), writer)
             if fast:
@@ -179,8 +183,10 @@ def planned(
                 run = run_round(writer, listing, labels(), prefetch, options)
                 reports.append(run.tally.report(writer.generation, listing, 0.0))
                 changes.total.begin_next()
-        if group not in writer.manifests:
+
+        if group not in writer.manifests:  # no listing has defined it: sources were not asked, or failed
             requested_groups.define(writer, no_changes, prefetch, rebuild=True)
+
         report = merge_reports(reports, failed)
         builds = requested_groups.real_builds(writer.manifests)
         return SyncPlan(
@@ -252,7 +258,10 @@ def _plan_groups(
         if name in old_manifests and name in writer.redefined | writer.embedded:
             reasons = old_manifests[name].differences(manifest) or ("everything is indexed again",)
             plan = plan.but(change="rebuilt" if name in writer.redefined else "embedded", why=reasons)
+
+        # What is made from a group that cannot be counted cannot be counted either.
         is_countable = model_uses is not None and {build.parent, build.ref}.isdisjoint(uncountable)
+
         unknown = {"nodes": None, "texts": 0, "pictures": None if manifest.by_picture else 0}
         if groups_behind := find_groups_behind([build]):
             uncountable.add(name)
@@ -298,5 +307,6 @@ def _estimate_embedding_s(writer: DryRun, builds: Sequence[GroupBuild]) -> float
                 began = time.perf_counter()
                 embedder.embed(sample, kind="passage")
                 took = time.perf_counter() - began
+                # `characters` counts a text once for each embedder.
                 total += took * group_count.characters / sum(map(len, sample)) / len(build.embedders)
     return total

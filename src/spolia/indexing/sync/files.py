@@ -270,13 +270,14 @@ def load(
     raise DocumentError(f"It changed while it was read, {ATTEMPTS} times. Index again when it is no longer written to.")
 
 
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # else opening a pipe would wait for a writer
 
 
 def _open_listed(
     path: str, follow: bool, identity: tuple[int, int] | None, place: tuple[int, int] | None
 ) -> tuple[int, os.stat_result]:
     """Open a file and return its status: the file that was listed, or another one in the same folder."""
+    # A link may have taken the place of a listed file, and lead out of the folder.
     flags = _READ if follow else _READ | os.O_NOFOLLOW
     descriptor = os.open(path, flags)
     status = os.fstat(descriptor)
@@ -312,6 +313,7 @@ def _try_load(
                 f"It has {status.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
                 "split --line-bytes=100M FILE"
             )
+        # A time in the future is not reached by waiting.
         if 0 <= time.time_ns() - status.st_mtime_ns < SETTLED_NS:
             time.sleep(SETTLED_NS / 1e9)
         content: bytes | Path
@@ -334,6 +336,7 @@ def _try_load(
         if isinstance(content, Path):
             content.unlink()
         return None
+    # Linux does not tell when a file was made: not later than either of these.
     created_ns = getattr(status, "st_birthtime_ns", min(status.st_mtime_ns, status.st_ctime_ns))
     times = final_status.st_mtime_ns, created_ns, status.st_atime_ns
     if max(times) > LATEST_NS:
@@ -346,14 +349,14 @@ _file, _loaded = unchecked_constructor(File), unchecked_constructor(Loaded)
 
 def _read_all(descriptor: int, size: int) -> bytes:
     """Read an open file: `size` bytes, or however many it has by now."""
-    read = os.read(descriptor, size + 1)
+    read = os.read(descriptor, size + 1)  # one byte more shows whether it has grown
     if len(read) == size:
         return read
     with open(descriptor, "rb", buffering=0, closefd=False) as file:  # it grows, or is larger than one call reads
         return read + file.readall()
 
 
-HIDDEN = (".", "~$")
+HIDDEN = (".", "~$")  # `~$` are Office's marks for open documents
 STORE_SUFFIX = ".spolia"
 
 
@@ -422,7 +425,7 @@ class _Walk:
         try:
             with _open_folder(path) as (folder, names):
                 if _device_and_inode(os.fstat(folder)) != place:
-                    raise OSError(0, "another folder took its place")
+                    raise OSError(0, "another folder took its place")  # handled below as one that cannot be listed
                 if place in self.listing.folders:
                     self._skip(prefix, "It is a link to a folder that is read anyway.")
                     return
@@ -437,7 +440,7 @@ class _Walk:
             if not self.listing.is_deleted(path):
                 self.listing.unlisted += (_uri(prefix),)
                 self._skip(prefix, f"It cannot be listed: {error.strerror}.")
-        self._todo += reversed(subfolders)
+        self._todo += reversed(subfolders)  # a stack: the first one comes off first
 
     def _add_entry(self, folder: int, base_name: str, path: str, name: str, subfolders: list[_Folder]) -> None:
         try:
@@ -454,10 +457,12 @@ class _Walk:
         except OSError as error:
             if not self.listing.is_deleted(path):
                 self._skip(name, f"It cannot be looked at: {error.strerror}.")
+                # Entries of one folder come one after the other, so the last one noted is enough to look at.
                 if (folder_uri := _uri(name.removesuffix(base_name))) not in self.listing.unlisted[-1:]:
                     self.listing.unlisted += (folder_uri,)
 
     def _add_file(self, path: str, name: str, status: os.stat_result, is_link: bool) -> None:
+        # Fast path: the end of a name decides for most files.
         if name[name.rfind(".") :] not in self._suffixes and reader_of(name, self.readers) is None:
             self.listing.unread[splitext(name)[1].lower()] += 1
             self.listing.unknown.add(_uri(name))
@@ -518,6 +523,7 @@ def _follow_link(folder: int, link: str) -> tuple[str, os.stat_result]:
 
 def _path_of(descriptor: int) -> str:
     if sys.platform == "darwin":
+        # As long as a path can be on macOS.
         return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1_024)).rstrip(b"\0"))
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
@@ -535,6 +541,7 @@ def _reason_to_skip_link(target: str, status: os.stat_result, root: str, follow_
 
 def _is_store(path: str) -> bool:
     name = os.path.basename(path)
+    # `.tmp`: a store that is being made.
     return name.endswith(STORE_SUFFIX) or f"{STORE_SUFFIX}.tmp" in name or os.path.exists(os.path.join(path, DATABASE))
 
 

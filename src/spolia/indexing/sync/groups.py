@@ -40,7 +40,7 @@ from spolia.types.value import unchecked_constructor
 
 SAMPLED_FILES = 40
 _SAMPLED_CHARACTERS = 5_000
-_SAMPLED_BYTES = 1_000_000
+_SAMPLED_BYTES = 1_000_000  # a larger file would be read out of turn, only to guess a language
 
 
 def main_definition(splitter: Transform | None, embedder: Embedder | None, analyzer: Analyzer | None) -> Definition:
@@ -132,6 +132,7 @@ class RequestedGroups:
             if manifest.group == self.main:
                 raise
             transform = _Unmakeable(f"{error} The other groups go on. {removal_advice(manifest.group)}")
+        # Shared by all rounds and listings of a sync: a model that is away is not asked again.
         availability = self.availabilities.setdefault(manifest.group, Availability())
         return GroupBuild(
             manifest.group, transform, *lineage, tuple(embedders), availability, groups_between(manifest, manifests)
@@ -274,6 +275,7 @@ class Batch:
         """Store the waiting documents with the caller's labels; yield each one's report, or why it could not be stored.
         Existing nodes are not made again."""
         waiting, self.pending, self.weight = self.pending, [], 0
+        # Fast path: one statement for all rows that `holds` below would read one by one.
         self.writer.prefetch(item.reading.document.id for item in waiting)
         pending = list[BatchItem]()
         fresh: dict[str, Document] = {}
@@ -290,6 +292,7 @@ class Batch:
             pending.append(item)
             if document.id not in fresh and (item.is_forced or not self.writer.holds(document)):
                 fresh[document.id] = document
+        # Reversed: of several items with one document, the first one's pieces count.
         pieces = {item.reading.document.id: item.pieces for item in reversed(pending)}
         nodes_by_document = {
             document_nodes.document.id: document_nodes
@@ -297,6 +300,7 @@ class Batch:
         }
         for item in pending:
             try:
+                # Of equal documents the first one gets the nodes, and the next one finds them stored.
                 yield item, self._store_item(item, nodes_by_document.pop(item.reading.document.id, None))
             except Unreadable as failure:
                 yield item, failure

@@ -55,7 +55,7 @@ class DocumentLabels:
         """Return who may read a file, in order; raise StoreError if nothing says so in a store that is not public."""
         if (container := self._containers.get(uri)) is None:
             return self._own_readers(uri)
-        with suppress(StoreError, QueryError):
+        with suppress(StoreError, QueryError):  # where nothing says who may read a member, its container's readers do
             if own_readers := self._own_readers(uri):
                 return own_readers
         return self.readers(container)
@@ -124,7 +124,7 @@ def _ids(document: Document, is_marked: bool) -> Iterator[str]:
     label_bytes = repr(document.meta).encode("utf-8", "replace") + _digest_of(document.readers)
     while True:
         yield f"{name}-{blake2b(label_bytes, digest_size=16).hexdigest()}.{reader}"
-        label_bytes += b"again"
+        label_bytes += b"again"  # other ids, but the same ones in every run
 
 
 @lru_cache(maxsize=64)
@@ -155,7 +155,7 @@ def _read_access(access: Callable[[str], Iterable[str]], uri: str, cache: dict[o
     except StoreError as error:
         raise StoreError(f"{error} Nothing was written.") from None
     readers = tuple(sorted(set(checked)))
-    if len(cache) >= _LISTS_KEPT:
+    if len(cache) >= _LISTS_KEPT:  # every file may have a list of its own
         cache.clear()
     return cache.setdefault(checked, cache.setdefault(readers, readers))
 
@@ -259,6 +259,7 @@ class MetadataDiff:
             return labelled
         stored_document = self.writer.document(stored.document)
         relabelled = labelled.but(id=stored_document.id)
+        # If more than the labels differs, it is another document.
         if stored_document.but(uri=relabelled.uri, meta=relabelled.meta, readers=relabelled.readers) != relabelled:
             return labelled
         if (stored_document.meta, stored_document.readers) != (relabelled.meta, relabelled.readers):

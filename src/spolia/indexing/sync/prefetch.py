@@ -162,7 +162,7 @@ class Prefetch:
     def end(self) -> None:
         """End what is under way elsewhere, also while a caller waits for it."""
         self._is_ended = True
-        if "executor" in self.__dict__:
+        if "executor" in self.__dict__:  # asked as a property, it would be made now
             self.executor.end()
 
     def sample(self, file: File) -> Reading:
@@ -185,6 +185,7 @@ class Prefetch:
         try:
             for item in items:
                 if self._is_apart(item.reader, item.size):
+                    # The context goes along: a thread of a pool knows nothing of the run, its budget and its end.
                     item.begun = self.threads.submit(copy_context().run, self._fetch_ahead, item, is_wanted)
                     under_way.append(item)
                 elif not waiting:
@@ -283,6 +284,7 @@ class Prefetch:
         return bool(is_wanted) and self._is_sendable(reader)
 
     def _is_sendable(self, value: object) -> bool:
+        # The value is kept with the answer: else its id could go to another object.
         if id(value) not in self._sendable:
             try:
                 pickle_value(value, HERE)
@@ -294,7 +296,7 @@ class Prefetch:
     def follow(self, builds: Iterable[GroupBuild]) -> None:
         """Split what is read from now on for these groups."""
         self.plan = SplitPlan.from_builds(builds)
-        self.__dict__.pop("_sent_plan", None)
+        self.__dict__.pop("_sent_plan", None)  # it was made of the builds before
 
     @cached_property
     def _sent_plan(self) -> SplitPlan:
@@ -353,9 +355,9 @@ def open_prefetch(
         with on_cancel(prefetch.end):
             yield prefetch
     finally:
-        prefetch.end()
+        prefetch.end()  # first: the threads wait for the workers
         prefetch.threads.shutdown(cancel_futures=True)
         shutil.rmtree(spool, ignore_errors=True)
-        os.close(lock)
+        os.close(lock)  # after the removal: without its lock, the folder would look like that of a killed run
         with suppress(OSError):  # another run has its folder there
             spool.parent.rmdir()

@@ -99,7 +99,7 @@ def _make_access(
             return readers_by_uri.get(uri, ())
         hash = Blob(uri, Path(files[uri].path)).content_hash if uri in files else uri
         of_content = {readers for id, readers in store_repair.orphans.items() if id.startswith(hash)}
-        if len(of_content) == 1:
+        if len(of_content) == 1:  # of two lists, nobody knows which one is this file's
             return of_content.pop()
         raise StoreError(f"Nothing says any more who may read {uri!r}. Index again, with --readers FILE.")
 
@@ -146,10 +146,11 @@ def _reread_documents(
             changes = listed if store_repair.is_short and not lacking else select_sources(listed, readable_files)
             report = sync_listing(corpus, changes, DocumentLabels(None, access), SyncOptions(requested_groups))
             store_repair.remaining += [f"{uri}: {reason}" for uri, reason in report.failed]
-        except SpoliaError as error:
+        except SpoliaError as error:  # what was mended before stays, and is reported
             store_repair.remaining.append(str(error))
     rows = corpus.latest().sources()
     for uri in store_repair.unread:
+        # Of this size as `spolia.stores.repair` noted it: nothing has read it since.
         if uri in rows and rows[uri].size < 0 and uri not in lacking:
             store_repair.remaining.append(
                 f"{uri!r} was damaged and could not be read again from {root or 'a folder'}. Index it with the options "

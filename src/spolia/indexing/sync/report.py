@@ -71,6 +71,7 @@ class DocumentReport(Value):
             plain: dict[str, Any] = json.loads(text)
             for name, value in plain.items():
                 if isinstance(value, list):
+                    # JSON has only lists.
                     plain[name] = tuple(tuple(entry) if isinstance(entry, list) else entry for entry in value)
             return cls(**plain)
         except (ValueError, TypeError, AttributeError) as error:
@@ -171,6 +172,7 @@ class SyncReport(Value):
         """
         names = ("added", "changed", "moved", "removed", "unchanged")
         counts = [f"{getattr(self, name)} {name}" for name in names if getattr(self, name)]
+        # No file has changed, but nodes were made again.
         if self.chunks and counts == [f"{self.unchanged} unchanged"]:
             counts.append("cut again")
         passages = f"{self.chunks} passages made, {self.embedded} embedded"
@@ -200,7 +202,7 @@ def merge_reports(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str
     """Merge the reports of several runs, one after the other; `failed` are sources that could not be read."""
     last = reports[-1] if reports else SyncReport(0)
     unread = sum((Counter(dict(report.unread)) for report in reports), Counter[str]())
-    return last.but(
+    return last.but(  # what is not merged, as `unmade`, the last one says of the whole store
         **{name: sum(getattr(report, name) for report in reports) for name in (*_COUNTS, "seconds")},
         stale=tuple(chain.from_iterable(report.stale for report in reports)),
         failed=(*chain.from_iterable(report.failed for report in reports), *failed),
@@ -259,6 +261,7 @@ class SyncCounts:
 
 _SAMPLE = 2_000
 _KNOWN_SHARE = 0.95
+# By these words a warning about nodes is known, and replaced, when the nodes are counted again.
 _EMPTY = "It has no text."
 _LONG = "chunks are longer than the embedder's window."
 _STRANGE = "The embedder knows"

@@ -26,6 +26,7 @@ def revoke(
     writer: AnyWriter, listing: FileListing, labels: DocumentLabels, stamps: Mapping[str, Stamp], prefetch: Prefetch
 ) -> Revoked:
     """Remove missing files, update reader lists and publish that; `prefetch` reads new files that may be renamed."""
+    # Fast path: nothing is gone, and no lists were given.
     if labels.access is None and stamps.keys() <= listing.files.entries.keys():
         return Revoked()
     diff = SourceDiff(writer, listing, stamps, LinkedImages(listing, labels), all=False)
@@ -54,9 +55,10 @@ class _Revocation:
     def _find_heirs(self) -> dict[str, str]:
         """Return the new names of moved files, by their old ones."""
         same, heirs = self._new_by_hash(), dict[str, str]()
+        # Sorted: a container comes before its members, which move with it.
         for uri, row in sorted(self.diff.gone.items()):
             if row.status == "indexed" and (uris := same.get(row.content_hash)):
-                heirs[uri] = uris.pop(0)
+                heirs[uri] = uris.pop(0)  # a new file takes over one old one
             elif container := next((ancestor for ancestor in ancestor_uris(uri) if ancestor in heirs), ""):
                 heirs[uri] = heirs[container] + uri.removeprefix(container)
         return heirs
@@ -66,7 +68,7 @@ class _Revocation:
         sizes = {row.size for row in self.diff.gone.values()}
         uris_by_hash: dict[str, list[str]] = {}
         for uri, file in self.diff.changed_files.items() if sizes else ():
-            if file.size in sizes and uri not in self.diff.rows:
+            if file.size in sizes and uri not in self.diff.rows:  # to hash a file, all of it is read
                 uris_by_hash.setdefault(self._hash(file), []).append(uri)
         return uris_by_hash
 

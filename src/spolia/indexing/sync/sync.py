@@ -151,12 +151,13 @@ def sync(
         group, main_definition(splitter, embedder, analyzer), groups, known, corpus_definitions=corpus.definitions
     )
     options = SyncOptions(requested_groups, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s)
+
     labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
     failed: list[tuple[str, str]] = []
     for listing in listings(sources, corpus, labels, readers, failed, follow_links, reread=rebuild):
         reports.append(sync_listing(corpus, listing, labels(), options))
-        options = replace(options, rebuild=False)
+        options = replace(options, rebuild=False)  # the next listing must not rebuild what this one has made
         if total is not None:
             total.begin_next()
     damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
@@ -221,13 +222,14 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
     began = time.perf_counter()
     if not corpus.exists():
         corpus.create()
+
     wait_s = corpus.wait_s if options.timeout_s is None else options.timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
     with reduce_garbage_collection(), open_prefetch(corpus.backend.folder, options.workers, options.limits) as prefetch:
         while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
             opened_staging = (
-                groups_package.materialise.open_staging(corpus, wait_s)
+                groups_package.materialise.open_staging(corpus, wait_s)  # one rebuild at a time
                 if options.rebuild
                 else closing(stores.staging.Staging(corpus.backend, wait_s))
             )
@@ -237,12 +239,14 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
                 generation, lacking = writer.publish(), writer.unmade()
                 if options.compacts and not writer.conflicts:
                     generation = writer.compact()
+
     if groups := options.requested_groups.groups:
         known_operators, tell = options.requested_groups.known_operators, run.report_group_progress
         run.unread += groups_package.materialise.materialise(
             groups, retry=False, known=known_operators, tell=tell, wait_s=options.timeout_s
         )
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
+
     report = run.tally.report(generation, listing, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
     groups_behind = (*find_groups_behind(run.builds), *find_makeshift_groups(run.builds, run.unread))

@@ -83,17 +83,21 @@ def run_round(
         round_listing = select_sources(listing, previous.writer.conflicts)
         labels = _limit_access(previous.labels, staging.readers(round_listing.uris))
     stamps = staging.stamps(round_listing.uris)
+
     staging.refuse = make_folder_check(staging.cursor(FOLDER, ROOT), listing)
     is_other = _is_other_folder(round_listing, stamps, staging, rebuild=options.rebuild)
     if listing.folder:
         staging.remember(listing.source, listing.cursors)  # with the first commit: no other folder begins beside it
+
     for uri in round_listing.files if labels.access is not None else ():
         labels.readers(uri)  # raises before anything is written: a mistake could open a file to others
     if labels.access is None and staging.is_restricted():
         labels = replace(
             labels, stored_readers=staging.readers(round_listing.uris), is_closed=cache(staging.is_restricted_now)
         )
+
     revoked = Revoked() if is_other or not stamps else revoke(staging, round_listing, labels, stamps, prefetch)
+
     if options.fields is not None:
         staging.declare(options.fields)
     old_manifests = dict(staging.manifests)
@@ -101,6 +105,7 @@ def run_round(
     options.requested_groups.refuse_changed(staging.manifests)
     if revoked.removed or renews:
         stamps = staging.stamps(round_listing.uris)
+
     rebuilt: list[str] = []
     # What was there is found until all is made.
     if options.rebuild and old_manifests and old_manifests != staging.manifests:
@@ -110,6 +115,7 @@ def run_round(
             for name, manifest in old_manifests.items()
             if name in new_manifests and manifest.signature != new_manifests[name].signature
         ]
+
     run = SyncRun(
         staging, labels, round_listing, prefetch, stamps, options, revoked, LinkedImages(listing, labels), previous
     )
@@ -208,6 +214,7 @@ class SyncRun:
             changed.reverse()
         for item in self.prefetch.read_ahead(self._make_items(changed), self._is_read):
             self._sync_item(item)
+        # Before removals: a file that was moved has been taken out of `gone` by then.
         self._cut(self.pending_batch)
         for uri in self.diff.gone:
             self._remove(uri)
@@ -216,6 +223,7 @@ class SyncRun:
             if document.id not in self.pending_batch.recounted:
                 self.pending_batch.recount(document)
         refuse_away(build for build in self.builds if build.group in rebuilt)
+        # Last: a run that ends before it asks the source for the same changes again.
         self.writer.remember(self.listing.source, self.listing.cursors)
         self._publish()
 
@@ -474,7 +482,7 @@ class SyncRun:
         self._report_progress(uri, "" if outcome == "unchanged" else outcome)
 
     def _publish_if_many(self) -> None:
-        if self.options.batch is None:
+        if self.options.batch is None:  # all is published together at the end: until then only memory is freed
             if self.writer.weight >= STAGED_AT_ONCE:
                 self.unread += embed(self.writer, self.builds, self._count_embedded, self.prefetch.embed_texts)
                 self.writer.spill()

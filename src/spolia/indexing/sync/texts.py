@@ -89,6 +89,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[Indexi
         raise DocumentError(f"{texts!r:.60} ({type(texts).__name__}) are not texts by name. Write {{'a.md': TEXT}}.")
     readers = options.get("readers", READERS)
     by_name, now = by_suffix(readers), time.time_ns()
+
     files = Files(by_name)
     for name, text in texts.items():
         if not isinstance(name, str) or not name.strip() or "\0" in name or not isinstance(text, str):
@@ -96,7 +97,9 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[Indexi
                 f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
                 "add_texts(corpus, {name: text})."
             )
+        # A lone surrogate, which UTF-8 lacks, becomes `?`.
         files.add_bytes(TEXT + name, text.encode("utf-8", "replace"), now)
+
     main = main_definition(options.get("splitter"), options.get("embedder"), options.get("analyzer"))
     main_group, groups, known_operators = (
         options.get("group", "chunk"),
@@ -104,6 +107,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[Indexi
         options.get("known", ()),
     )
     requested_groups = RequestedGroups(main_group, main, groups, known_operators, corpus_definitions=corpus.definitions)
+
     labels = DocumentLabels(options.get("metadata"), options.get("access"))
     sync_options = SyncOptions(requested_groups, fields=options.get("fields"), timeout_s=options.get("timeout_s"))
     report = sync_listing(corpus, SourceChanges(files), labels, sync_options)
@@ -148,7 +152,7 @@ def temporary(
         try:
             yield corpus
         finally:
-            forget(corpus.backend)
+            forget(corpus.backend)  # open files would keep the room of the deleted folder
 
 
 def _find_memory_folder(documents: Sequence[str | Path] | Mapping[str, str] | str | Path) -> Path | None:

@@ -52,7 +52,7 @@ class ByPattern(TransformChooser):
             patterns.add(pattern)
 
     def transform_for(self, uri: str, /) -> Transform:
-        name = uri.casefold()
+        name = uri.casefold()  # `fnmatch` would heed case on some systems only
         matches = (transform for pattern, transform in self.transforms if fnmatchcase(name, pattern.casefold()))
         return next(matches, self.otherwise)
 

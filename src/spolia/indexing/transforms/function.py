@@ -155,7 +155,7 @@ class FunctionTransform(Function[Part, Pieces]):
         try:
             return self._pieces(value, place)
         except SpoliaError as error:  # keeps its type, by which a run knows what to do
-            if place not in str(error):
+            if place not in str(error):  # an error of a function inside may say it already
                 error.add_note(f"In the transform {self.name}, for {place}.")
             raise
         except Exception as error:

@@ -155,7 +155,7 @@ def _walk_json(data: object, depth: int) -> Iterator[tuple[str, str]]:
         ):
             yield from ((" ".join(str(name).split()), " ".join(str(entry).split())) for name, entry in data.items())
             return
-    if isinstance(data, dict | list) and depth < 5:
+    if isinstance(data, dict | list) and depth < 5:  # a reply may nest as deep as it likes
         for inner in data.values() if isinstance(data, dict) else data:
             yield from _walk_json(inner, depth + 1)
 

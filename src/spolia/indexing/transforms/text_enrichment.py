@@ -47,7 +47,7 @@ class Keywords(LLMTransform[tuple[str, ...]]):
     characters: int = CHARACTERS
     max_tokens: int = 256
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: refusals and announcements are no results
     limit: ClassVar[str] = "at_most"
 
     def pieces(self, reply: tuple[str, ...], part: Part, /) -> Iterator[Piece]:
@@ -95,7 +95,7 @@ class QuestionAnswers(LLMTransform[Pairs]):
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 6  # 6: questions that the model did not answer are left out
     limit: ClassVar[str] = "pairs"
 
     def pieces(self, reply: Pairs, part: Part, /) -> Iterator[Piece]:
@@ -131,7 +131,7 @@ class HypotheticalQuestions(LLMTransform[tuple[str, ...]]):
     characters: int = CHARACTERS
     max_tokens: int = 512
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 5: more forms of questions are read in a reply
     limit: ClassVar[str] = "questions"
 
     def pieces(self, reply: tuple[str, ...], part: Part, /) -> Iterator[Piece]:
@@ -205,7 +205,7 @@ class LLMEntities(LLMTransform[Pairs]):
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: refusals and announcements are no results
     limit: ClassVar[str] = "at_most"
 
     def places(self) -> Mapping[str, str]:

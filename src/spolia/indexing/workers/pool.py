@@ -133,6 +133,7 @@ class WorkerProcesses:
         self._embedders = [ReaderProcess(self.limits, spool) for _ in range(count)]  # which open no file of others
         self._unfit: set[str] = set()
         self._unpackers: list[ReaderProcess] = []
+        # Last in, first out: a worker that runs already is taken before one that has to be started.
         self._idle, self._idle_embedders = LifoQueue[ReaderProcess](), LifoQueue[ReaderProcess]()
         for reader, embedder in zip(self._readers, self._embedders, strict=True):
             self._idle.put(reader)
@@ -172,7 +173,7 @@ class WorkerProcesses:
                             f"The {reader.name} reader {died} on {blob.uri} ({blob.size} bytes).{tried} It was read in "
                             f"a process of its own, and nothing else was harmed. {_advice(died)}"
                         ) from died
-                    time.sleep(WAIT_S * 2**attempt)
+                    time.sleep(WAIT_S * 2**attempt)  # it may have died because memory was short
             raise AssertionError("the last attempt returns or raises")
         finally:
             self._idle.put(worker)

@@ -34,6 +34,7 @@ class SplitPlan:
             if build.group == DOCUMENT or not isinstance(transform, Splitter) or not parents <= chosen.keys():
                 continue
             asks_model = transform.calls() or any(hasattr(resource, "embed") for resource in transform.resources)
+            # One that reads more than the text depends on labels, which workers do not get.
             if not asks_model and type(transform).reads is Splitter.reads:
                 chosen[build.group] = replace(build, embedders=(), availability=Availability())
         return cls(tuple(chosen.values()))

@@ -218,8 +218,8 @@ Neighbours: TypeAlias = list[tuple[int, float]]
 """Keys, each with its dot product or squared distance."""
 
 _SPARE = 16  # results beyond those wanted, to see whether the last one has equals
-_DEPTH_GROWTH = 4
-_RESULTS_AT_ONCE = 100_000
+_DEPTH_GROWTH = 4  # each try asks for all results again
+_RESULTS_AT_ONCE = 100_000  # of all queries in one request
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -298,8 +298,7 @@ class Collection(ABC):
                 for row, hits in zip(rows, self._search(valid_queries[rows], depth), strict=True):
                     results[row] = hits
                 rows = [row for row in rows if depth < self.deepest and _may_have_ties(results[row], limit, depth)]
-                # Ask for more until the last result has no equals beyond it: equals are ordered by
-                # key.
+                # Ask for more until the last result has no equals beyond it: equals are ordered by key.
                 depth = min(depth * _DEPTH_GROWTH, self.deepest)
         return [hits[:limit] for hits in results]
 

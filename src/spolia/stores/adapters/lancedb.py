@@ -122,6 +122,7 @@ class LanceTable(Collection):
             query = query.nprobes(self.engine.probes).ef(ef).refine_factor(self.engine.refine)
         rows = query.select(["key", "_distance"]).to_arrow()
         results: list[Neighbours] = [[] for _ in queries]
+        # LanceDB names the query of a row only where there are several.
         numbers = rows["query_index"].to_pylist() if len(queries) > 1 else [0] * len(rows)
         for number, key, distance in zip(numbers, rows["key"].to_pylist(), rows["_distance"].to_pylist(), strict=True):
             results[number].append((key, distance if metric == "l2" else 1.0 - distance))

@@ -95,7 +95,7 @@ class MilvusCollection(Collection):
 
     most_rows = 5_000
     most_numbers = 2_000_000  # 8 MB; a message may have 64
-    deepest = 16_384
+    deepest = 16_384  # Milvus gives no more
     engine: Milvus
     client: Any
     place: Path | None = None
@@ -169,7 +169,7 @@ class MilvusCollection(Collection):
             return call(self.name, **request)
 
     def close(self) -> None:
-        if client := self.__dict__.pop("client", None):
+        if client := self.__dict__.pop("client", None):  # `open` may have failed before there was one
             client.close()
         if self.place is not None:
             _LITE.give_back(self.place)

@@ -143,6 +143,7 @@ class OpenSearchIndex(Collection):
             raise kind(f"{self.engine.location} answered {status}: {str(error)[:300]}")
 
     def _key_pages(self) -> Iterator[Sequence[int]]:
+        # Pages go on after the last key: with an offset, OpenSearch ends at 10,000 results.
         body: dict[str, Any] = {"size": self.most_rows, "_source": False, "sort": [{"key": "asc"}]}
         while page := self.client.search(index=self.name, body=body)["hits"]["hits"]:
             yield [int(hit["_id"]) for hit in page]

@@ -60,6 +60,7 @@ class Qdrant(Served["QdrantCollection"]):
     def client(self) -> Any:
         # The package takes whole seconds: they are rounded up.
         key, timeout = self.secret("api_key_env") or None, max(1, round(self.timeout_s + 0.499))
+        # The check would already ask the server here.
         return qdrant_client.QdrantClient(url=self.url, api_key=key, timeout=timeout, check_compatibility=False)
 
 
@@ -107,6 +108,7 @@ class QdrantCollection(Collection):
         self.refuse_other(self.name, stored.size, metric)
 
     def _upsert(self, keys: Sequence[int], vectors: Vectors) -> None:
+        # Ids are unsigned, and keys may be negative.
         points = models.Batch(ids=[key % _ID_RANGE for key in keys], vectors={self.metric: vectors.tolist()})
         with self.lock:
             self.client.upsert(self.name, points, wait=True)
@@ -131,6 +133,7 @@ class QdrantCollection(Collection):
             responses = self.client.query_batch_points(self.name, requests)
         is_squared = self.metric == "euclidean"
         return [
+            # Qdrant gives the distance, not its square.
             [(_key_of(hit.id), hit.score**2 if is_squared else hit.score) for hit in response.points]
             for response in responses
         ]

@@ -261,6 +261,7 @@ class Draft:
         embedded_to: int | None = None
         while True:
             with self._read_errors():
+                # Before the rows: nodes that come in between are not counted.
                 last_key = self._fetch_one(sql.LAST_KEY)[0]
                 values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
                 rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
@@ -280,7 +281,7 @@ class Draft:
         raise NotImplementedError
 
 
-_POLL_S = 0.02
+_POLL_S = 0.02  # polled, not waited for: a run that waits can be cancelled
 
 
 def wait_for_right(take: Callable[[], bool], place: object, holder: Callable[[], str], timeout_s: float) -> None:
@@ -462,7 +463,7 @@ class Publication:
         if base is not None:
             try:
                 return self._update_index(group, base, last_key, merged)
-            except StoreCorrupt as error:
+            except StoreCorrupt as error:  # it is derived: documents need not wait for a repair
                 self.mended.append(f"The lexical index of group {group!r} was built again: {error}")
         self._freeze(group, None, last_key)
         return self.generation, last_key
@@ -510,6 +511,7 @@ class Publication:
                 leases.append(lease)
                 self.connection.execute(sql.FORGET, (generation,))
         fail_point("publish.purge")
+        # Also where no generation was forgotten: a reader's lease may have ended since the last time.
         for statement in sql.PURGE:
             self.connection.execute(statement)
         return leases

@@ -178,8 +178,7 @@ def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRo
         width, stretch = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
         if share:
             last = connection.execute(sql.LAST_KEYS[table]).fetchone()[0]
-            # The stretch may begin before the first row, so that the first rows are checked as often as
-            # others.
+            # The stretch may begin before the first row, so that the first rows are checked as often as others.
             stretch = (randrange(1 - share, last + 1) if last > share else 0, share)
         for row in connection.execute(statement, stretch) if share else connection.stream_rows(statement):
             if row_digest(row[width:-1]) != row[-1]:
@@ -292,6 +291,7 @@ def _page_starts(text: str) -> tuple[int, ...]:
 
 
 def hash_of_document(document: Document, readers: bytes) -> bytes:
+    # Without the uri: sources with the same content share a document.
     return document.digest_with(uri="", readers=(readers.hex(),))
 
 
@@ -317,7 +317,7 @@ def _check_rows(make: Callable[P, T]) -> Callable[P, T]:
 
 def _refuse_other_than_texts(*values: object) -> None:
     for value in values:
-        if type(value) is not str:
+        if type(value) is not str:  # in a damaged row, SQLite gives bytes or numbers for a text
             raise TypeError(f"{value!r:.80} is not a text")
 
 

@@ -12,6 +12,8 @@ ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
 SCHEMA = (
+    # AUTOINCREMENT gives no key twice: indexes and snapshots know nodes by keys, also dead ones. Foreign keys are
+    # checked at the commit: a document may end before its sources name the next one.
     """CREATE TABLE store (uuid TEXT NOT NULL, digest BLOB NOT NULL DEFAULT '')""",
     """CREATE TABLE manifests (
         grp TEXT PRIMARY KEY, manifest TEXT NOT NULL, digest BLOB NOT NULL DEFAULT '',
@@ -91,14 +93,14 @@ _DOCUMENT_AT, _NODE_AT = (f"{row}.birth <= :at AND {row}.death > :at" for row in
 IN_LARGE_PAGES = "PRAGMA page_size = 8192"
 """Before the first table: a row with a passage fits into a page, and an index over ids has fewer to write."""
 WRITE_AHEAD = "PRAGMA journal_mode = WAL"
-DURABLE = "PRAGMA synchronous = FULL"
+DURABLE = "PRAGMA synchronous = FULL"  # with NORMAL, a loss of power takes back the last commits
 WITH_FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
 QUERY_ONLY = "PRAGMA query_only = ON"
 QUERY_AND_WRITE = "PRAGMA query_only = OFF"
 APPLICATION = "PRAGMA application_id"
 VERSION = "PRAGMA user_version"
 SET_VERSION = f"PRAGMA user_version = {SCHEMA_VERSION}"
-BEGIN = "BEGIN IMMEDIATE"
+BEGIN = "BEGIN IMMEDIATE"  # takes SQLite's lock now: what is read before a change stays true
 COMMIT = "COMMIT"
 ROLLBACK = "ROLLBACK"
 MARK = "SAVEPOINT mark"
@@ -168,11 +170,14 @@ SOURCES = (
     f"SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document "
     "WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"
 )
+# CROSS JOIN keeps SQLite from changing the order: few wanted rows, each found by the index of the other table.
 _WANTED = "json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value"
+# '0' is the character after '/': the uris between the two are those inside.
 _INSIDE = "json_each(:uris) wanted CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'"
 """The sources inside the requested ones."""
 SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM {_WANTED} LEFT JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
+# Ids come last, so that in a dictionary an id counts more than a uri of the same text.
 NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:ids) wanted
     CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at

@@ -136,11 +136,12 @@ DOCUMENTS_AT_ONCE = 64
 
 def store_nodes(writer: AnyWriter, document_nodes: GroupNodes, reasons: Mapping[str, str] | None = None) -> None:
     """Add nodes that could be made of a document, and note what could not."""
-    for group, nodes in list(document_nodes.by_group.items()):
+    for group, nodes in list(document_nodes.by_group.items()):  # a copy: `fail` takes groups out
         try:
             if nodes or not isinstance(nodes, Sequence):
                 writer.add_nodes(document_nodes.document, nodes)
         except Exception as error:
+            # A store that cannot be written to is no failure of this document.
             if isinstance(error, StoreError) and not isinstance(error, GroupError):
                 raise
             document_nodes.fail(
@@ -205,7 +206,7 @@ def refuse_away(builds: Iterable[GroupBuild]) -> None:
 def with_descendants(groups: Iterable[str], all: Sequence[G]) -> list[G]:
     """Return these groups and all groups made from them, of `all` in order, without the documents."""
     names, requested = set(groups) - {DOCUMENT}, set(groups)
-    for item in all:
+    for item in all:  # one pass will do, as parents come before their children
         if not names.isdisjoint((item.parent, item.ref)):
             names.add(item.group)
     return [item for item in all if item.group in names | requested]
@@ -217,6 +218,7 @@ def relabel(writer: AnyWriter, builds: Sequence[GroupBuild], old: Document, new:
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
     (`Operator.reads`), and in groups made from them; if a model for that is away, a later run does it.
     """
+    # Before the change: the store gives nodes with the metadata of today.
     old_parts = _parts_by_group(writer, builds, old)
     writer.relabel(old, new.meta, new.readers)
     new_parts = _parts_by_group(writer, builds, new)

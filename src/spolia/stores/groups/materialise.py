@@ -145,6 +145,7 @@ def remake(
                         False,
                         known_operators,
                         definitions,
+                        # Bound now: a closure would see the list of a later group.
                         tell=lambda *progress, counts=counts: counts.append(progress[-1]),
                     )
                     building.to_embed = building._builds([manifest.group])
@@ -231,7 +232,7 @@ class Building(GroupDefinitions):
         _refuse_nothing_made(failures, grown)
         if self.rebuild:
             refuse_away(self.built)
-        if self._documents:
+        if self._documents:  # without documents nothing is known of their fields
             missing.refuse()
 
     def build_missing(self) -> None:
@@ -242,11 +243,11 @@ class Building(GroupDefinitions):
         for document_nodes in build_missing(self.writer, builds, unmade):
             self.tell(next(iter(document_nodes.by_group), ""), self._documents, 0)
             self._spill_if_many()
-        self.to_embed += builds
+        self.to_embed += builds  # nodes that come late need vectors, too
 
     def _spill_if_many(self) -> None:
         if self.staging.weight >= STAGED_AT_ONCE:
-            self.embed()
+            self.embed()  # `spill` forgets which of its texts have no vectors
             self.staging.spill()
 
     def embed(self, writer: AnyWriter | None = None) -> None:

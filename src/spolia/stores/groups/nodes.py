@@ -82,8 +82,10 @@ class NodeFactory:
     def _locate(self, start: int, end: int) -> Span:
         """Return a stretch of the document with its pages or lines, from 1, and its time in a recording."""
         if pages := self.document.pages:
+            # Text before the first page's start belongs to page 1.
             first, last = max(1, bisect_right(pages, start)), max(1, bisect_right(pages, end - 1))
             return _span(start, end, (first, last), page_starts=pages[first:last])
+        # `end - 1`: a piece that ends with its line is not on the next one.
         lines = bisect_right(self._line_ends, start) + 1, bisect_right(self._line_ends, end - 1) + 1
         return _span(start, end, None, lines, self._seconds(start, end) if self._segments else None)
 

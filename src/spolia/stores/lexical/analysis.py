@@ -55,7 +55,7 @@ def language_of(texts: Iterable[str], *, default: str = "english", words: int = 
     word_counts: Counter[str] = Counter()
     total = 0
     for text in texts:
-        plain = text[: 20 * words].lower()
+        plain = text[: 20 * words].lower()  # a word hardly has 20 letters: of a huge text the beginning will do
         if not plain.isascii():
             plain = "".join(c for c in unicodedata.normalize("NFD", plain) if not unicodedata.combining(c))
         matches = _WORD.findall(plain)

@@ -180,7 +180,7 @@ class AskerBM25:
             count, total = int(np.count_nonzero(mask)), np.float32(self._lengths[mask].sum())
             view = ReadableNodes(mask, count, _norms(total / np.float32(max(1, count)) or _ONE))
             with self._lock:
-                self._askers[readable] = view
+                self._askers[readable] = view  # `_build_term` walks over them
         return view
 
     def _mask(self, allowed: Allowed) -> Mask:
@@ -200,8 +200,7 @@ class AskerBM25:
         with self._lock:
             self._entries += len(places) + len(all_places) + _OVERHEAD
             if self._entries > _ENTRIES:
-                # Memory is bounded: all lists are dropped together, as nothing says which terms come
-                # again.
+                # Memory is bounded: all lists are dropped together, as nothing says which terms come again.
                 self._entries = 0
                 self._lists.clear()
                 for cached in self._askers.values():
@@ -214,13 +213,14 @@ class AskerBM25:
         that."""
         holding = self._searcher.doc_freq(BODY, term)
         query = tantivy.Query.term_query(self._schema, BODY, term, "freq")
-        hits = self._searcher.search(query, max(1, holding), count=False).hits
+        hits = self._searcher.search(query, max(1, holding), count=False).hits  # tantivy refuses a limit of 0
         addresses = [address for _, address in hits]
         places = np.searchsorted(self.keys, np.array(self._searcher.fast_field_values(KEY, addresses), dtype=np.int64))
         if len(hits) and not self._mean:
             self._mean = _mean_length(query.explain(self._searcher, addresses[0]))
         norms = _norms(self._mean or _ONE)[self._codes[places]].astype(np.float64)
         shares = np.array([score for score, _ in hits], dtype=np.float64) / _weight(self._all, max(1, holding))
+        # A share may be rounded to 1.
         counts = np.maximum(1, np.rint(norms * shares / np.maximum(1 - shares, 2.0**-24)))
         order = np.argsort(places)
         return places[order].astype(np.int32), counts[order].astype(np.float32)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 KEY, BODY, LENGTH = "key", "body", "length"
 COPIED = ("meta.json", ".managed.json")
 """Files of tantivy that it replaces; all others are never written again once they are there."""
-_SPARE = 8
+_SPARE = 8  # hits beyond the wanted ones, to see whether the last one has equals
 _FIRST, _GROWTH = 1_000, 6
 """Hits that are looked through at first where only some nodes are allowed, at least, and how many times more each time
 that they are too few: asking again costs as much as a thousand hits more."""
@@ -266,7 +266,7 @@ def _open_searcher(folder: Path) -> tuple[Any, Any]:
 
 def _open_index(folder: str) -> tuple[Any, Any]:
     index = tantivy.Index.open(folder)
-    index.config_reader("manual")
+    index.config_reader("manual")  # it never changes: no thread has to watch the folder
     return index.schema, index.searcher()
 
 

@@ -83,7 +83,7 @@ def _clone(base: Path | None, folder: Path) -> frozenset[str]:
         return frozenset()
     shared = set()
     for name in sorted(os.listdir(base)):
-        if name.endswith(".lock") or name == CHECKSUMS:
+        if name.endswith(".lock") or name == CHECKSUMS:  # `_seal` writes both again
             continue
         fail_point("lexical.clone")
         source, target = f"{base}/{name}", f"{folder}/{name}"
@@ -170,6 +170,7 @@ def _document(node: IndexedNode, analyzer: Analyzer, columns: Mapping[str, TermC
 def _schema(fields: Iterable[str]) -> Any:
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field(KEY, indexed=True, fast=True)
+    # Texts come as terms joined by blanks. BM25 needs counts and no positions.
     builder.add_text_field(BODY, tokenizer_name="whitespace", index_option="freq")
     builder.add_unsigned_field(LENGTH, fast=True)
     if names := list(fields):

@@ -443,9 +443,11 @@ class Records:
         is_changed[kept_count:] = True
         places = np.full(len(previous.keys), -1, dtype=np.int64)
         places[stays] = np.where(is_changed[:kept_count], -1, np.arange(kept_count))
+        # A copy: other threads may search the earlier snapshot meanwhile.
         for field, column in previous._columns.copy().items():
             if self.schema.by_name.get(field.name) == field:
                 self._columns[field] = self._update_column(field, column.move_rows(places), np.flatnonzero(is_changed))
+        # A mask fits the very same nodes with the same metadata and fields only.
         if self.schema == previous.schema and kept_count == len(previous.keys) and not is_changed.any():
             self._allowed = previous._allowed.copy()
 

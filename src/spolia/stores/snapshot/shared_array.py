@@ -34,6 +34,7 @@ class SharedArray:
         except IndexError:
             buffer = self.values
         if end > len(buffer):
+            # Room for later generations, so that only few of them copy everything.
             buffer = np.empty(end + start // 8 + _ROOM, dtype=self.values.dtype)
             buffer[:start] = self.values
         buffer[start:end] = added

@@ -128,7 +128,7 @@ class Snapshot:
         return LateHits(keys, scores, _NodeFetcher(self, access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
-        cached = self._nodes
+        cached = self._nodes  # one dictionary throughout: another thread may put an empty one in its place
         ids_by_key = {key: cached[key][1].id for key in keys if key in cached}
         if len(ids_by_key) < len(keys):
             missing = json.dumps([key for key in keys if key not in ids_by_key])
@@ -390,7 +390,7 @@ class Snapshot:
     # Inside.
 
     def _readable(self, keys: Sequence[int], asker: Asker) -> list[tuple[int, Node]]:
-        cached = self._nodes
+        cached = self._nodes  # as in `ids`
         entries = {key: cached[key] for key in keys if key in cached}
         if len(entries) < len(keys):
             entries |= self._fetch([key for key in keys if key not in entries])
@@ -454,6 +454,7 @@ def latest_snapshot(open_store: OpenStore) -> Snapshot:
         if snapshot is not None and snapshot.version == open_store.row(sql.PUBLISHED):
             return snapshot
         if snapshot is not None and not open_store.was_published(snapshot.version):
+            # A backup was put back: what was read before may be of another past.
             open_store, snapshot = open_store.reopen(), None
         published = open_store.row(sql.PUBLISHED_WHOLE)
         lease = open_store.lease(published[0])

@@ -35,7 +35,7 @@ from spolia.stores.vectors.segments import (
     write_any,
 )
 
-_BATCH_ROWS = 20_000
+_BATCH_ROWS = 20_000  # other writers wait for one batch at most
 _UNNUMBERED = 0
 """Stands for the number of a segment that has none yet."""
 
@@ -107,16 +107,15 @@ class Compaction:
         for metric, settings in built:
             build_graph(graph_path(folder, _UNNUMBERED, metric, settings), temporary, metric, settings)
         with closing(self.begin_writing()) as session:
-            number = next_number(self.store, embedder)
+            number = next_number(self.store, embedder)  # under the lock: a commit may have taken the next number
             path = segment_path(self.store, embedder, number)
             for metric, settings in built:
                 old_path, new_path = (graph_path(folder, name, metric, settings) for name in (_UNNUMBERED, number))
-                # The graphs first: a segment is searched along its graph from the moment that it has
-                # its name.
+                # The graphs first: a segment is searched along its graph from the moment that it has its name.
                 os.rename(old_path, new_path)
             os.rename(temporary, path)
             fail_point("vectors.joined")
-            fsync(folder)
+            fsync(folder)  # the files are durable before the database names them
             fsync(path.parent)
             session.connection.execute(sql.BEGIN)
             session.connection.execute(sql.ADD_SEGMENT, (embedder, number, dimension_of(parts[0]), len(hashes), size))
@@ -130,6 +129,7 @@ class Compaction:
     def _move(self, embedder: str, old: int, number: int, start: int, hashes: Sequence[bytes]) -> None:
         for begin in range(0, len(hashes), _BATCH_ROWS):
             batch = hashes[begin : begin + _BATCH_ROWS]
+            # A row moves only from `old`: one that was replaced meanwhile has another segment.
             values = ((number, start + begin + offset, embedder, hash, old) for offset, hash in enumerate(batch))
             # One short transaction for each batch, so that other writers can go on in between.
             with closing(self.begin_writing()) as session:

@@ -78,7 +78,7 @@ def write_checked(path: Path, content: Iterable[bytes]) -> int:
         fsync(temporary)
         fail_point("vectors.rename")
         os.rename(temporary, path)
-    except OSError:
+    except OSError:  # a full disk: what was written takes its last room
         temporary.unlink(missing_ok=True)
         raise
     fail_point("vectors.fsync_folder")

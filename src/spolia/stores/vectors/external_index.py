@@ -40,7 +40,7 @@ _COMPARED = 5_000
 """Allowed nodes up to which they are compared: that takes as long as asking a database."""
 _MAX_FETCH = 4_096
 """What is fetched at most; some servers give no more than 10,000."""
-_GROWTH = 4
+_GROWTH = 4  # a database answers a larger request from the beginning again
 _BATCH = 1_000
 _SHOWN = 3
 
@@ -62,6 +62,7 @@ class AdaptedSearch:
         """Search as `Search` does. When the database cannot be reached, exact search answers, with a note."""
         self.placed.positions(allowed)
         limit, count = min(top_k, allowed.count), allowed.count
+        # As in `GraphSearch`: twice the wanted ones are in the first half, if those that are allowed are spread evenly.
         fetch = -(-4 * limit * len(allowed.keys) // max(count, 1))
         if limit <= 0 or count <= _COMPARED or fetch > _MAX_FETCH:
             return self._exact.search(queries, top_k, allowed, ids)
@@ -196,8 +197,7 @@ class ExternalIndexes:
                 if replaces := self._first_replacing(embedding.embedder, values) < sys.maxsize:
                     write_text(unsure_file, REPLACES)
                     fsync(unsure_file)
-                # The mark is durable before the database changes: the next writer sees if this one is
-                # killed.
+                # The mark is durable before the database changes: the next writer sees if this one is killed.
                 touch(unsure_file)
                 fsync(unsure_file.parent)
                 # What a killed writer did to the database is unknown, so all keys are compared.

@@ -157,7 +157,7 @@ def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) 
         fsync(temporary)
         fail_point("graphs.rename")
         os.rename(temporary, path)
-    except BaseException:
+    except BaseException:  # also Ctrl-C: half a graph would only take room
         temporary.unlink(missing_ok=True)
         raise
     fail_point("graphs.fsync_folder")
@@ -179,6 +179,7 @@ def _build_index(segment: VectorSegment, coding: Quantization, settings: HNSW) -
         check_cancelled()
         fail_point("graphs.add")
         codes = coding.encode_rows(segment.vectors[start : start + _ADDED_AT_ONCE])
+        # One thread: the order of additions decides the graph, which is to be the same each time.
         index.add(np.arange(start, start + len(codes), dtype=np.uint64), codes, threads=1)
     return index
 

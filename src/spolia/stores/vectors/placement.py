@@ -102,6 +102,7 @@ class PlacedVectors:
         result = np.empty((len(rows), self.dimension), dtype=np.float32)
         bounds = pairwise(np.searchsorted(rows, self.starts).tolist())
         for segment, start, (first, end) in zip(self.segments, self.starts, bounds, strict=False):
+            # With mode "raise", numpy writes into a buffer first and copies it into `out`.
             segment.take(rows[first:end] - start, axis=0, out=result[first:end], mode="clip")
         return result
 

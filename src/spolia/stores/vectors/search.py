@@ -16,7 +16,7 @@ from spolia.stores.definition import Metric
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 from spolia.stores.vectors.dense import Vectors
 
-_ULP = 2.0**-23
+_ULP = 2.0**-23  # of float32
 
 Scores = npt.NDArray[np.float64]
 

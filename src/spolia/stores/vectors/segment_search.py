@@ -27,7 +27,7 @@ from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
-_SCORED_AT_ONCE = 4_000_000
+_SCORED_AT_ONCE = 4_000_000  # 16 MB of float32
 _BLOCK_ROWS = 512
 """Gathered at a time: at 384 numbers they stay in a core's second cache from the gathering to the product."""
 _DENSITY = 2
@@ -96,6 +96,7 @@ class ExactSearch:
 
     @cached_property
     def _squares(self) -> Vectors:
+        # In blocks: squares of all vectors in float64 would take twice their memory.
         blocks = [
             segment[start : start + _BLOCK_ROWS]
             for segment in self.placed.segments
@@ -119,7 +120,7 @@ def _products(queries: Vectors, vectors: Vectors, rows: Rows) -> Vectors:
 
 _CANDIDATE_COST = 32
 """Vectors that exact search compares in the time in which a graph finds one candidate: measured from 18 to 50."""
-_GROWTH = 4
+_GROWTH = 4  # a larger fetch walks the graph from its entry again
 
 Opener = Callable[[], VectorGraph | None]
 
@@ -196,6 +197,7 @@ class GraphSearch(ExactSearch):
             if in_first_half >= limit:
                 return positions
             fetch = max(_GROWTH * fetch, 2 * fetch * limit // max(in_first_half, 1))
+        # So few of the nearest are allowed that comparing takes less time than walking on.
         members = self.placed.members(walk.segment)
         return next(self.compare_all(query[None], members if mask is None else members[mask[members]], limit))
 

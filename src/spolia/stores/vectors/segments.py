@@ -96,9 +96,9 @@ def dimension_of(rows: AnyRows) -> int:
     return SPARSE if isinstance(rows, SparseRows) else int(rows.shape[1])
 
 
-SEGMENT_ROWS = 4_096
-FLUSHED_ROWS = 512
-SMALL_SEGMENTS = 16
+SEGMENT_ROWS = 4_096  # segments with fewer rows are small
+FLUSHED_ROWS = 512  # more vectors of an embedder do not wait in memory
+SMALL_SEGMENTS = 16  # a commit joins as many small ones: a search opens every segment
 
 
 class VectorWriter(ABC):
@@ -117,6 +117,7 @@ class VectorWriter(ABC):
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         expected = self._dimension(embedder) or dimension or None
         rows = check_vectors(embedder, len(hashes), vectors, expected, unit)
+        # Copies: a view would keep the caller's whole array in memory.
         self._collect(embedder, hashes, [row[None].copy() for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
@@ -251,6 +252,7 @@ def current_rows(store: Path, connection: Connection, embedder: str, number: int
 
 def next_number(store: Path, embedder: str) -> int:
     """Return a number that no segment of the embedder has, on the disk or before."""
+    # Asked of the disk: a killed writer may have left a file that the database does not name.
     folder = segment_path(store, embedder, 0).parent
     return max((int(path.stem) for path in folder.glob("*.seg")), default=0) + 1
 

@@ -61,6 +61,7 @@ class SparseSegment:
         lists, sums = self.lists, np.zeros(len(self.hashes), dtype=np.float64)
         if not len(lists.terms):
             return sums
+        # A term behind the last one would get the length, which is no index.
         list_numbers = np.minimum(np.searchsorted(lists.terms, terms), len(lists.terms) - 1)
         for list_, term, weight in zip(list_numbers, terms, weights.astype(np.float64), strict=True):
             if lists.terms[list_] == term:

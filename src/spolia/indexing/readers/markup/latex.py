@@ -117,7 +117,7 @@ class _StructureScanner:
 
     def scan(self, text: str) -> None:
         begin, end = text.find("\\begin{document}"), text.find("\\end{document}")
-        text = text[:end] if end >= 0 else text
+        text = text[:end] if end >= 0 else text  # LaTeX reads nothing after it either
         position = 0
         while token := _TOKEN.search(text, position):
             position = self._note_token(text, token, is_body=token.end() > begin)

@@ -74,7 +74,7 @@ def _structure(uri: str, text: str) -> Structure:
 def _parse_front_matter(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Parse the front matter; also return a warning about what no field can hold."""
     try:
-        content = yaml.safe_load(text.strip().strip("-."))
+        content = yaml.safe_load(text.strip().strip("-."))  # the safe loader makes no objects of a stranger's file
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         return {}, (f"The front matter is not YAML, so that it gives no fields: {reason}.",)

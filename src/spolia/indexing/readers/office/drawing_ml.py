@@ -28,7 +28,7 @@ _MOST_POINTS = 1_000_000
 def resolve_alternatives(root: Any) -> None:
     """Replace each `AlternateContent` by its first alternative with something to read. Word and PowerPoint write what
     is new together with what older programs show instead."""
-    for alternate in [*root.iter(ALTERNATE)]:
+    for alternate in [*root.iter(ALTERNATE)]:  # a list: the tree changes below
         parent = alternate.getparent()
         if parent is None:
             continue
@@ -141,5 +141,6 @@ def write_diagram(layout: Layout, data: Any) -> None:
         if words := texts.get(id):
             layout.gap(LINE)
             layout.write(f"- {words}")
+        # A stack: the first one comes off first.
         todo += [target for _, target in sorted(children.get(id, ()), reverse=True)]
     layout.gap(BLANK_LINE)

@@ -53,7 +53,7 @@ class EpubReader(Value):
         title, meta = attempt("metadata part", lambda: metadata_of(elements, _META), ("", ()))
         labels = _chapter_titles(archive, book, failures)
         pictures = _BookPictures(blob, archive, book)
-        for path in dict.fromkeys(book.spine):
+        for path in dict.fromkeys(book.spine):  # a spine may name a chapter twice
             layout.attempt("chapter", partial(_write_chapter, layout, archive, path, labels, pictures), place=path)
         layout.images = pictures.images
         return layout.build_reading(self, blob, title=title, meta=meta, dropped={"pictures": len(pictures.unread)})

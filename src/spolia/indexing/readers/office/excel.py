@@ -189,6 +189,7 @@ class XlsxReader(Value):
         require(calamine, f"Reading {blob.uri}")
         if blob.data.startswith(OLD_OFFICE) and blob.uri.lower().endswith(".xls"):
             with report_damage(blob, "XLS"):
+                # Before the library opens the file: it makes room for all cells.
                 _refuse_cells(blob, "the sheets", needed_cells(blob.data))
                 try:
                     return self._read(blob, io.BytesIO(blob.data), Layout(), {})

@@ -153,6 +153,7 @@ def _format_number(section: _Section, number: float) -> str:
         index > digits[-1] or (bool(integer_places) and integer_places[-1] < index < point) for index in commas
     )
     percents = sum(token.kind == "percent" for token in tokens)
+    # By its shortest digits: the float itself would round 1.005 down, where Excel rounds up.
     exact = Decimal(repr(number)) * 100**percents / 1000**thousands
     text = f"{exact.quantize(Decimal(1).scaleb(-len(decimal_places)), ROUND_HALF_UP):f}"
     integers, _, decimals = text.partition(".")

@@ -167,6 +167,7 @@ class _OdfWriter:
 
     def _begin_page(self) -> None:
         self.layout.gap(BLANK_LINE)
+        # The blank line before a page is written with its first words.
         self.pages.append(len(self.layout) + (2 if len(self.layout) else 0))
 
     def _write_paragraph(self, paragraph: Element) -> None:
@@ -318,7 +319,7 @@ class _OdfWriter:
             if cell.tag in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
                 words = " ".join(" ".join(self._visible_text(block).split()) for block in self._blocks_of(cell))
                 cells += [words.strip() or self._cell_value(cell)] * self._repetitions(cell, "columns", 1)
-        while cells and not cells[-1]:
+        while cells and not cells[-1]:  # sheets state empty cells up to their last column
             cells.pop()
         return cells
 

@@ -66,6 +66,7 @@ class HiddenElements:
 
     def _is_hidden_by_style(self, family: str, attribute: str, element: Element) -> bool | None:
         name, visited = element.get(attribute) or "", set[str]()
+        # Styles of a damaged file may be based on each other in a circle.
         while (family, name) not in self._hidden_styles and name not in visited:
             visited.add(name)
             name = self._parents.get((family, name), "")

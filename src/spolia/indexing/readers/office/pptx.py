@@ -61,7 +61,7 @@ class PptxReader(Value):
             writer.write_slide(slide)
         layout = writer.layout
         title, meta = failures.attempt("metadata part", lambda: core_properties(archive), ("", ()))
-        if title in ("", "PowerPoint Presentation"):
+        if title in ("", "PowerPoint Presentation"):  # the title that PowerPoint gives by itself
             title = layout.headings[0].text if layout.headings else ""
         return layout.build_reading(
             self,

@@ -57,6 +57,7 @@ class RtfReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         if not blob.data.lstrip().startswith(b"{\\rtf"):
             raise damage_error(blob, "RTF", "it does not begin with {\\rtf")
+        # A character for each byte: the encoding changes within a file.
         writer = _RtfWriter(blob.data.decode("latin-1"))
         writer.read()
         layout = writer.layout
@@ -278,11 +279,12 @@ class _RtfWriter:
             self._level = (number or 0) + 1
 
     def _add_unicode(self, number: int) -> None:
-        code = number + 65536 if number < 0 else number
+        code = number + 65536 if number < 0 else number  # RTF's numbers are signed, of 16 bits
         self._add(chr(code) if 0 < code < 0x110000 else "\ufffd")
         self._skip = self._state.fallback_length
 
     def _end_paragraph(self) -> None:
+        # A character beyond 16 bits is written as two: its surrogates are joined here.
         text = "".join(self._words).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         self._words.clear()
         if text.strip():

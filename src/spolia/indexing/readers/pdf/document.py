@@ -128,7 +128,7 @@ def damage_error(blob: Blob, problem: object) -> DocumentError:
 
 
 _MOST_ATTACHED = 1_000
-_LARGEST = 200_000_000
+_LARGEST = 200_000_000  # bytes of an attached file
 _SEPARATORS = re.compile(r"[/\\]+")
 
 
@@ -205,6 +205,7 @@ def locate_bookmarks(marks: Sequence[Bookmark], pages: Sequence[str], starts: Se
     """Return the bookmarks whose title stands on a line of their page; a bookmark alone does not say where."""
     headings: dict[int, Heading] = {}
     for page, level, title in marks:
+        # A title of any length would make a pattern as long.
         words = r"\s+".join(re.escape(word) for word in title.split()[:40])
         for line in re.finditer(rf"(?mi)^[\dIVXA-Z.)§ \t]{{0,12}}{words}[ \t.:]*$", pages[page]):
             position = starts[page] + line.start()
@@ -398,6 +399,7 @@ def _render_page(pdf: Any, number: int, dpi: float, *, in_colour: bool = False) 
     """Draw a page, in grey or as red, green and blue. Also return its dots per inch, which are fewer for a page of
     absurd size."""
     with ONE_AT_A_TIME, closing(pdf[number]) as page:
+        # A broken file may state a side of 0, or one without end.
         width, height = (min(max(side, 1.0), 1e6) for side in page.get_size())
         most_pixels = _MOST_COLOURED_PIXELS if in_colour else _MOST_PIXELS
         dpi = min(dpi, _POINTS * (most_pixels / (width * height)) ** 0.5)
@@ -405,7 +407,7 @@ def _render_page(pdf: Any, number: int, dpi: float, *, in_colour: bool = False) 
         with closing(page.render(scale=dpi / _POINTS, **options)) as bitmap:
             pixels = bitmap.to_numpy()
             if in_colour:
-                return pixels[:, :, :3].copy(), dpi
+                return pixels[:, :, :3].copy(), dpi  # a copy: the bitmap's memory goes when it is closed
             return (pixels[:, :, 0] if pixels.ndim == 3 else pixels).copy(), dpi
 
 
@@ -491,6 +493,7 @@ def _read_page(reader: "PdfReader", file: PdfFile, number: int, log: ReadingLog)
     if page is _NO_PAGE:
         log.note_damage(number + 1)
     elif not page.lines and not page.blank:
+        # Outside of the lock: Tesseract takes seconds, in which others may use PDFium.
         page = attempt("scanned page", lambda: recognise_page(file.pdf, number, page, reader.ocr, log), page)
     log.dropped.update(page.dropped)
     page_text: PageText = attempt(

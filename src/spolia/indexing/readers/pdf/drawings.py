@@ -44,7 +44,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 _MOST_PICTURES = 100
-_MOST_PIXELS = 64_000_000
+_MOST_PIXELS = 64_000_000  # a small file may state a picture of any size
 _PAGE_SHARE = 0.85
 
 
@@ -77,7 +77,7 @@ def pictures_of(
 
 def _read_picture(object: Any) -> tuple[bytes, str] | tuple[()]:
     """Return the bytes of a picture and their suffix; nothing if they are damaged, or far too many."""
-    if list(_filters(object)) == ["DCTDecode"]:
+    if list(_filters(object)) == ["DCTDecode"]:  # a JPEG stays as it is: as PNG it would be larger
         return _stored_bytes(object), ".jpg"
     width, height = c_uint(), c_uint()
     raw.FPDFImageObj_GetImagePixelSize(object, byref(width), byref(height))

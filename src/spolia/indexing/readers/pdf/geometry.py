@@ -190,7 +190,7 @@ _get_matrix = _fast_function(raw.FPDFPageObj_GetMatrix, c_int, c_void_p)
 _note = _fast_function(raw.FPDFPage_GetAnnot, c_void_p)
 _note_kind = _fast_function(raw.FPDFAnnot_GetSubtype, c_int, c_void_p)
 _close_note = _fast_function(raw.FPDFPage_CloseAnnot, None, c_void_p)
-_FONT_NAME = c_ulong(200)
+_FONT_NAME = c_ulong(200)  # bytes; a longer name is cut
 
 
 def _fields(row: Any) -> Iterator[Any]:

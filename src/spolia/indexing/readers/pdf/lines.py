@@ -43,6 +43,7 @@ def resolve_hyphens(pages: Sequence[str]) -> list[list[Change]]:
 
     def change(mark: re.Match[str]) -> Change:
         page, start, end = mark.string, mark.start(), mark.end()
+        # Turned round: the word before a place is the first one backwards.
         stem = _first_word(page[max(0, start - _LONGEST) : start][::-1])[::-1]
         ending = _first_word(page[end : end + _LONGEST])
         return start, end, "-" if stem and ending and _has_hyphen(stem, ending, words) else ""
@@ -266,7 +267,7 @@ def _is_bold(font: bytes) -> bool:
 
 _GUTTER = 6.0
 """Points between columns, at least."""
-_DEEPEST = 60
+_DEEPEST = 60  # each cut is a level of Python's stack
 Block = list[PageLine]
 
 

@@ -92,7 +92,7 @@ def _field_text(note: Any, form: Any) -> str:
 def _read_string(ask: Callable[..., int]) -> str:
     """Read a string of PDFium, whose length is asked first: UTF-16 with a 0 at its end. Blanks are folded into one."""
     size = ask(None, 0)
-    if not 2 < size <= _LONGEST:
+    if not 2 < size <= _LONGEST:  # 2 bytes are the 0 at the end alone
         return ""
     buffer = (c_ushort * (size // sizeof(c_ushort)))()
     ask(buffer, size)
@@ -228,9 +228,11 @@ def _read_open_page(page: Any, text_page: Any, form: Any, attempt: Attempt, *, t
     if page_tables:
         lines = attempt("table", lambda: list(_insert_tables(lines, page_tables, letters, text)), lines)
     lines = attempt("reading order", lambda: order_lines(lines), lines)
+    # After the order: notes follow all other text of the page.
     lines = [*lines, *attempt("set of annotations", lambda: list(notes_of(page, form, sheet, attempt)), [])]
     page_pictures, dropped = pictures_of(drawings.pictures, sheet.size, attempt, text=bool(lines), data=pictures)
     counts = {"pictures": dropped, "drawings": int(drawings.passed_over)}
+    # With objects and no text it may be a scan, which needs OCR.
     blank = not lines and not raw.FPDFPage_CountObjects(page)
     return PdfPage(lines, page_pictures, {name: count for name, count in counts.items() if count}, blank)
 

@@ -125,7 +125,7 @@ def write_letters(numbers: Any, text: str) -> str:
 _TOUCH_TOLERANCE = 4.0
 """Points between rules that are meant to touch."""
 _NEAREST = 3.0
-_MOST_RULES = 400
+_MOST_RULES = 400  # more are a drawing, and each is compared with each
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,8 +76,7 @@ class Ocr(Value):
         picture = b"P5 %d %d 255\n" % (width, height) + pixels.tobytes()  # netpbm: nothing to compress or to decode
         try:
             process = subprocess.run(self._command(dpi), input=picture, capture_output=True, timeout=self.timeout_s,
-                                   # Several processes read files at the same time;
-                                   # more threads in each only compete.
+                                   # Several processes read files at the same time; more threads in each only compete.
                                    env={**os.environ, "OMP_THREAD_LIMIT": "1"}, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
             return Recognition(failure=f"Tesseract took more than {self.timeout_s:g} s")
@@ -116,7 +115,7 @@ def _installed_languages(program: str) -> frozenset[str]:
 def _parse_table(table: str, scale: float) -> Recognition:
     """Parse Tesseract's table: a row for each word, with its block, paragraph, line, place and confidence."""
     words = [fields for row in table.splitlines()[1:] if len(fields := row.split("\t", 11)) == 12 and fields[0] == "5"]
-    words = [fields for fields in words if fields[11].strip() and float(fields[10]) >= 0]
+    words = [fields for fields in words if fields[11].strip() and float(fields[10]) >= 0]  # -1 stands for no word
     page_lines = [
         line for _, group in groupby(words, lambda fields: fields[1:5]) for line in _page_line(list(group), scale)
     ]

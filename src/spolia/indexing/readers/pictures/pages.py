@@ -65,7 +65,7 @@ def open_picture(blob: Blob) -> Iterator[Any]:
                     _refuse_huge(image, blob)
                     yield image
         except (*_BROKEN, Image.DecompressionBombError) as error:
-            file.seek(0)
+            file.seek(0)  # pillow has read on, and the error shows how the file begins
             is_unknown = isinstance(error, UnidentifiedImageError)  # which names an object in memory, or a path
             reason = "it has no known format, or ends too early" if is_unknown else str(error) or type(error).__name__
             raise DocumentError(
@@ -99,6 +99,7 @@ def _refuse_huge(image: Any, blob: Blob) -> None:
 def to_grey(image: Any) -> Any:
     """Convert the current page to grey on white, turned as it is meant to be seen."""
     picture = ImageOps.exif_transpose(image)
+    # Pillow cuts 16 bits at 255 when it converts to grey, so that most is white.
     if picture.mode.startswith(("I", "F")):
         return Image.fromarray(np.clip(np.asarray(picture, np.float64) / _SIXTEEN_BITS, 0, 255).astype(np.uint8))
     if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
@@ -138,7 +139,7 @@ def read_picture(reader: "ImageReader", blob: Blob) -> Reading:
             recognitions.append(
                 page if page is _UNREADABLE else failures.attempt("page", recognise_page, _UNREADABLE, place=place)
             )
-        if all(page is _UNREADABLE for page in recognitions):
+        if all(page is _UNREADABLE for page in recognitions):  # `is`: an empty page has an equal value and was read
             raise ValueError(" ".join(failures.warnings()).rstrip("."))
         further_pictures = 0 if kind == "TIFF" else getattr(image, "n_frames", 1) - 1
     page_area = Area(0.0, 0.0, width, height)
@@ -167,6 +168,7 @@ def _recognise(ocr: Ocr | None, page: Any) -> Recognition:
     dots, dpi = to_grey(page), dpi_of(page)  # decoded in any case: a damaged picture is none
     if failure or not ocr:
         return Recognition(failure=failure)
+    # A long and narrow one is large enough, and twice as large would take four times as long.
     if min(dots.size) < _SMALL and dots.width * dots.height < 2 * _SMALL**2:
         dots, dpi = dots.resize((2 * dots.width, 2 * dots.height)), 2 * dpi
     return ocr.recognise(np.asarray(dots), dpi)

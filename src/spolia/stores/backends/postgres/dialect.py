@@ -149,6 +149,7 @@ BYTES = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM p
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'"""
 
 _COMPLETE = "Published data is complete."
+# Errors of a connection that was never made have no code: only their words tell them apart.
 _TRANSIENT_WORDS = ("starting up", "shutting down", "too many", "recovery", "remaining connection slots")
 _PERMANENT_WORDS = (
     "no password supplied", "authentication", "certificate", "does not support SSL", "not supported", "invalid ",

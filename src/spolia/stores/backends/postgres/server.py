@@ -226,7 +226,7 @@ def _fill(session: PostgresSession, address: Address) -> None:
     if session.fetch_one(dialect.HAS_SCHEMA, (address.schema,)) is None:
         session.ask(dialect.MAKE_SCHEMA.format(schema=address.schema))
     _extend(session, address)
-    session.ask(dialect.SET_PATH, {"schema": address.schema})
+    session.ask(dialect.SET_PATH, {"schema": address.schema})  # after the extension, which the path names too
     for statement in dialect.TABLES:
         session.ask(statement)
     write_first_generation(session)

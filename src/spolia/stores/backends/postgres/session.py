@@ -55,7 +55,7 @@ class PatientConnection(psycopg.Connection[Any]):
         try:
             return super().wait(_poll_until(gen, self.patience_s), *args, **options)
         except _ServerSilent as error:
-            self.pgconn.finish()
+            self.pgconn.finish()  # the server may still run the statement: nothing more can be read here
             raise psycopg.OperationalError(f"the server said nothing for {self.patience_s:g} s") from error
 
 
@@ -86,7 +86,7 @@ def connect(address: Address, timeout_s: float, *settings: str) -> PatientConnec
     )
     defaults = {
         "connect_timeout": str(CONNECT_S),
-        "application_name": f"spolia {os.getpid()}@{socket.gethostname()}"[:63],
+        "application_name": f"spolia {os.getpid()}@{socket.gethostname()}"[:63],  # PostgreSQL cuts longer ones
         # A server that has vanished is noticed within a minute.
         "keepalives_idle": "30",
         "keepalives_interval": "10",
@@ -218,7 +218,7 @@ class PostgresWriteSession:
             raise
 
     def _holder(self) -> str:
-        lock = (self.table, dialect.WRITING % (1 << 32))
+        lock = (self.table, dialect.WRITING % (1 << 32))  # `pg_locks` shows both numbers unsigned
         name, address = self.connection.fetch_one(dialect.HOLDER, lock) or ("", None)
         own_name = self.connection.raw.info.get_parameters().get("application_name", "")
         pid, _, host = (name or "").removeprefix("spolia ").partition("@")
@@ -233,6 +233,7 @@ class PostgresWriteSession:
     def close(self) -> None:
         """Release the lock, then close: the server notices a closed session only after a while."""
         session = self.connection
+        # In a forked child, the rollback and the unlock would go to the parent's session.
         if session.is_lost or os.getpid() != session.pid:
             session.close()
             return

@@ -124,7 +124,7 @@ def index_large(session: PostgresSession, manifests: Mapping[str, Manifest]) -> 
         if session.fetch_one(dialect.LARGE, (settings.above, embedding.embedder, settings.above))[0]:
             try:
                 _index(session, embedding.embedder, embedding.metric, dimension[0], settings)
-            except psycopg.Error as error:
+            except psycopg.Error as error:  # an index is derived: searches compare all vectors without it
                 if session.is_lost:
                     raise
                 problems.append(
@@ -262,6 +262,7 @@ class DatabaseSearch:
         """Return neighbours of which enough are allowed in the first half, since the rest has gaps; None if that takes
         too many."""
         count = allowed.count
+        # Twice the wanted ones are in the first half, if those that are allowed are spread evenly.
         fetch = -(-4 * limit * len(allowed.keys) // count)
         while count > _COMPARED and fetch <= _MAX_FETCH and self._is_indexed:
             rows = self._walked(query, fetch)
@@ -294,7 +295,7 @@ class DatabaseSearch:
         return session
 
     def _fetch_rows(self, statement: SQL | Composed, values: dict[str, Any]) -> list[Any]:
-        with self._session.raw.cursor(binary=True) as cursor:
+        with self._session.raw.cursor(binary=True) as cursor:  # bits of vectors, no decimals
             return cursor.execute(statement, values, prepare=False).fetchall()
 
     @cached_property

@@ -25,7 +25,7 @@ MAGIC = b"SQLite format 3\0"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-_UNWRITTEN = (
+_UNWRITTEN = (  # SQLite's codes for a write that failed, which it does not tell from a full disk
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_FSYNC,
     sqlite3.SQLITE_IOERR_DIR_FSYNC,
@@ -73,7 +73,7 @@ def _connect_with(store: Path, writing: bool, options: str) -> "SqliteSession":
         # The store's own statements begin and end transactions.
         isolation_level=None,
         check_same_thread=False,
-        cached_statements=256,
+        cached_statements=256,  # the store has more than the 128 that Python keeps
         factory=ImmutableSession if "immutable" in options else SqliteSession,
     )
     try:

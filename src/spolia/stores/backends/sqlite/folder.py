@@ -228,6 +228,7 @@ class FolderBackend:
             if not compaction.is_needed():
                 return False
             try:
+                # Another process that joins does the same work.
                 lock = WriterLock(self.folder, inf if waits else 0, GRAPHS_LOCK)
             except StoreBusy:
                 return False
@@ -303,6 +304,7 @@ class FolderWriteSession:
     def release(self) -> Connection:
         """Let the next one write, and return the connection, which can only read then."""
         try:
+            # Before the lock is released: from then on another process may write.
             self.connection.execute(sql.QUERY_ONLY)
         finally:
             self._lock.close()
@@ -311,8 +313,7 @@ class FolderWriteSession:
     def close(self) -> None:
         try:
             if not self._is_lent:
-                # Before the lock is released: closing may still write, when SQLite moves its log into
-                # the database.
+                # Before the lock is released: closing may still write, when SQLite moves its log into the database.
                 self.connection.close()
                 return
             if self.connection.in_transaction:
@@ -367,7 +368,7 @@ def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
     connection.execute(sql.BEGIN)
     for path in unknown:
         try:
-            is_adopted = path.suffix == ".seg" and _register(connection, path)
+            is_adopted = path.suffix == ".seg" and _register(connection, path)  # a `.tmp` is cut off
         except StoreCorrupt as error:
             set_aside(path, path.parents[2])
             damaged.append(str(error))
@@ -389,7 +390,7 @@ def _register(connection: Connection, path: Path) -> bool:
     rows = ((segment.embedder, hash, number, row) for row, hash in enumerate(segment.hashes))
     if connection.executemany(sql.ADD_VECTOR, rows).rowcount > 0:
         return True
-    connection.execute(sql.DROP_SEGMENT, (segment.embedder, number))
+    connection.execute(sql.DROP_SEGMENT, (segment.embedder, number))  # all of its texts have vectors elsewhere
     return False
 
 
@@ -401,7 +402,7 @@ def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> 
     """
     counts = {}
     connection.execute(sql.BEGIN)
-    connection.execute(sql.FORGET_EMBEDDED)
+    connection.execute(sql.FORGET_EMBEDDED)  # the noted keys say that these texts have vectors
     for embedder, number, _, count, _ in connection.execute(sql.SEGMENTS).fetchall():
         path = segment_path(store, embedder, number)
         if path in damaged:

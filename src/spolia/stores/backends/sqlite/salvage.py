@@ -31,7 +31,7 @@ def refuse_foreign(store: Path) -> None:
     path = store / DATABASE
     with path.open("rb") as file:
         header = file.read(72)
-        is_ours = header[68:] == sql.APPLICATION_ID.to_bytes(4, "big")
+        is_ours = header[68:] == sql.APPLICATION_ID.to_bytes(4, "big")  # where SQLite keeps the application's id
         if is_ours or (header[:16] != MAGIC and any((store / name).is_dir() for name in (PINS, LEXICAL, VECTORS))):
             return
         if header:
@@ -95,6 +95,7 @@ def _restore_tables(path: Path) -> Path:
         if (start := _find_statement(content, text)) >= 0:
             content[start : start + len(text)] = text.encode()
             _restore_names(content, start, text)
+    # Where SQLite keeps `user_version`, and below that `application_id`.
     content[60:64] = sql.SCHEMA_VERSION.to_bytes(4, "big")
     content[68:72] = sql.APPLICATION_ID.to_bytes(4, "big")
     if content == original:
@@ -119,7 +120,7 @@ def _restore_names(content: bytearray, statement_start: int, statement: str) -> 
     if match := re.match(r"CREATE (TABLE|INDEX) (\w+)(?: ON (\w+))?", statement):
         kind, name, table = match.groups()
         names = f"{kind.lower()}{name}{table or name}".encode()
-        for end in (statement_start - 1, statement_start - 2):
+        for end in (statement_start - 1, statement_start - 2):  # the page's number takes one byte or two
             start = end - len(names)
             if sum(byte != expected for byte, expected in zip(content[start:end], names, strict=True)) == 1:
                 content[start:end] = names
