@@ -76,7 +76,7 @@ class AnyOf(Leaf):
     field: str
     values: tuple[Scalar, ...]
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # For checkers: a date is accepted, and kept as a text.
 
         def __init__(self, field: str, values: tuple[Operand, ...]) -> None: ...
 

@@ -55,6 +55,7 @@ def _parse_condition(text: str, schema: Schema) -> Condition:
             f"There is no metadata field {name!r} to filter by. Declared are: {', '.join(sorted(schema.by_name))}. "
             f"Write one of these, or declare it: spolia sync FOLDER --store STORE --field {shlex.quote(name)}:KIND."
         )
+    # Only `in` takes a list: a comma in `name=Smith, John` is part of the text.
     values = [parse_value(field, part.strip()) for part in (operand.split(",") if sign == "in" else [operand])]
     if sign in _BOUNDS:
         return Between(name, **{_BOUNDS[sign]: values[0]})
