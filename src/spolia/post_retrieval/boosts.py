@@ -175,7 +175,7 @@ class TimeDecay(Rearrangement):
         return relevance, [math.inf if time is None else max(0.0, now - time) for time in times]
 
     def choose_hits(self, features: tuple[list[float], list[float]], /) -> tuple[Sequence[int], Sequence[float]]:
-        new = [2 ** (-age / self.half_life_days) for age in features[1]]
+        new = [2 ** (-age / self.half_life_days) for age in features[1]]  # an infinite age gives 0
         mixed = [(1 - self.weight) * g + self.weight * n for g, n in zip(features[0], new, strict=True)]
         order = sorted(range(len(mixed)), key=lambda at: -mixed[at])[: self.top_k]
         return order, [mixed[index] for index in order]
@@ -242,17 +242,19 @@ class TitleBoost(Rearrangement):
 
     def choose_hits(self, features: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
         factors = {name: getattr(self, name) for name in ("exact", "near", "named", "mentioned")} | {"": 1.0}
+        # A negative score rises when it is divided.
         scores = [score * factors[fit] if score > 0 else score / factors[fit] for score, fit in features]
         order = sort_best_first(scores)[: self.top_k]
         return order, [scores[index] for index in order]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # the rankings of a sweep hold the same hits again and again
 def _find_factor(query: str, title: str) -> str:
     if not title or not query:
         return ""
     spellings = {query, _ARTICLE.sub("", query, count=1) if _ARTICLE.match(query) else query}
     lower = {text.lower() for text in spellings}
+    # "Mercury (planet)" is asked for as "Mercury": brackets only tell namesakes apart.
     core = (title[:-2].rpartition("(")[0].rstrip() if title.endswith(")") else "") or title
     if title in spellings:
         return "exact"

@@ -43,6 +43,7 @@ def keep_heaviest(text: str, tokens: Sequence[Surprise], weights: Sequence[float
     indexes = select_heaviest(weights, count)
     words = [index for index, token in enumerate(tokens) if not text[token.start : token.end].isspace()]
     if indexes and words and not set(indexes).intersection(words):
+        # instead of a blank, so that the count stays
         indexes = sorted([*indexes[1:], max(words, key=lambda at: weights[at])])
     return join_spans(text, [(tokens[index].start, tokens[index].end) for index in indexes])
 
@@ -117,7 +118,7 @@ class LLMLingua(Operator[Ranking, Ranking]):
     rate: float = 0.5
     segment: int = 1_000
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: words stay apart, and a text with a word keeps one
 
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number above 0, up to 1", "rate")
@@ -285,7 +286,7 @@ class Extractive(Operator[Ranking, Ranking]):
     analyzer: Analyzer = field(default_factory=Analyzer)
     scorer: Scorer | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: a trained scorer may judge the sentences
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -420,6 +421,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
         """Return start, end and mean surprise of the units of a sentence."""
         if self.unit == "token":
             return [(token.start, token.end, token.nats) for token in tokens]
+        # The pattern matches the empty end too.
         spans = [(0, len(text))] if self.unit == "sentence" else [m.span() for m in _PHRASE.finditer(text) if m[0]]
         inside = [[token.nats for token in tokens if start <= token.start < end] for start, end in spans]
         return [(*span, sum(own) / len(own) if own else 0.0) for span, own in zip(spans, inside, strict=True)]

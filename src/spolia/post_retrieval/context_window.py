@@ -160,7 +160,7 @@ class SentenceWindow(Operator[Ranking, Ranking]):
     after: int = 3
     top_k: int | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: a quote is cited by its own page, not by all of the window
 
     def __post_init__(self) -> None:
         refuse_no_corpus(self.corpus, "SentenceWindow(corpus)")
@@ -215,6 +215,7 @@ def _merge_nodes(document: Document, best: Node, nodes: Sequence[Node]) -> Node:
     pages = _find_extent([page for span in spans if span.pages for page in span.pages])
     lines = [line for span in spans if span.lines for line in span.lines]
     seconds = [second for span in spans if span.seconds for second in span.seconds]
+    # pages count from 1: where those after the first begin
     starts = document.pages[pages[0] : pages[1]] if pages else ()
     span = Span(start, end, pages, _find_extent(lines), _find_extent(seconds), starts)
     return best.but(text=document.text[start:end], span=span, context=nodes[0].context, search_text="")
@@ -225,7 +226,7 @@ def _find_extent(places: Sequence[T]) -> tuple[T, T] | None:
 
 
 def _sort_hits(hits: Iterable[Hit], original: Sequence[Hit]) -> list[Hit]:
-    ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(original)))}
+    ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(original)))}  # backwards: the first rank stays
     return sorted(hits, key=lambda hit: (descending_key(hit.score), ranks[hit.node.id]))
 
 
@@ -331,6 +332,8 @@ class Mapped(Operator[Ranking, Ranking]):
     def _allowed_ids(self, snapshot: "Snapshot", pairs: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
         """Return the ids of the nodes that pass the filters."""
         principals, groups = access(), {hit.node.group for hit in value.hits}
+        # What a hit was made from needs not fulfil the query's filter, whose fields may be those of the smaller node
+        # alone.
         descendant_groups = {group for group in groups if self.target.name in snapshot.lineage_of(group)}
         containing = {node.id: node for hit, node in pairs if hit.node.group in descendant_groups}
         related = {node.id: node for _, node in pairs if node.id not in containing}

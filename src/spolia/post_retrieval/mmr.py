@@ -59,7 +59,9 @@ class WordSimilarity:
             for text in texts
         ]
         self.counts = np.array([len(words) for words in self.words], dtype=np.float64)
+        # An index from words to hits: each hit is compared only with those that share a word.
         holders = np.repeat(np.arange(len(texts)), [len(words) for words in self.words])
+        # the empty array is for a ranking without hits
         all_words = np.concatenate([np.zeros(0, np.int64), *self.words])
         order = np.argsort(all_words, kind="stable")
         self.holders, self.starts = holders[order], np.searchsorted(all_words[order], np.arange(len(numbers) + 1))
@@ -151,7 +153,7 @@ class MMR(Operator[Ranking, Ranking]):
     relevance: float = 0.5
     top_k: int = 10
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: vectors are checked; 3: words are cut as the index cuts them
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

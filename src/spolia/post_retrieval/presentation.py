@@ -151,8 +151,9 @@ class Reorder(Operator[Ranking, Ranking]):
         if self.order == "ascending":
             return sorted(hits, key=lambda hit: (hit.score == hit.score, hit.score))  # NaN is the lowest
         if self.order == "best again":
-            return hits + hits[: len(hits) > 1]
+            return hits + hits[: len(hits) > 1]  # a lone hit is not shown twice
         shuffled = list(hits)
+        # Seeded by question and hits, so that a row is shuffled alike whatever was shuffled before it.
         random.Random("\0".join((str(self.seed), ranking.query.question, *(hit.node.id for hit in hits)))).shuffle(
             shuffled
         )

@@ -112,7 +112,7 @@ class ModelReranker(Operator[Ranking, Ranking]):
             degrade(message, partly=bool(finite_scores))
         if not finite_scores:
             return tuple(hits)
-        lowest = min(finite_scores)
+        lowest = min(finite_scores)  # what has no score comes last, with the lowest, so that scores stay in order
         order = sorted(range(len(hits)), key=lambda at: (finite[at] is None, -(finite[at] or 0.0)))
         return tuple(hits[index].but(score=lowest if (score := finite[index]) is None else score) for index in order)
 
@@ -121,6 +121,7 @@ def _to_finite(score: float) -> float | None:
     """Return a score as a finite number; None for NaN."""
     if math.isnan(score):
         return None
+    # an infinite score would leave fusions without a scale
     return max(-sys.float_info.max, min(sys.float_info.max, score))
 
 
@@ -311,7 +312,7 @@ class MonoT5(PromptReranker):
 
     llm: ForetellsTokens
     top_k: int = 10
-    judged: int = 20
+    judged: int = 20  # each is a call of the model
     prompt: str = "spolia:post_retrieval/prompts/relevance.txt"
     relevant: str = "true"
     irrelevant: str = "false"
@@ -347,7 +348,7 @@ def _find_logprob(tokens: Sequence[Token], word: str) -> float | None:
         return math.nan
     return (
         math.log(math.fsum(map(math.exp, logprobs)))
-        if logprobs and max(logprobs) > -700
+        if logprobs and max(logprobs) > -700  # exp below -745 is 0, which has no logarithm
         else max(logprobs, default=None)
     )
 
@@ -355,7 +356,7 @@ def _find_logprob(tokens: Sequence[Token], word: str) -> float | None:
 def _share(first: float, second: float) -> float:
     """Return exp(first) / (exp(first) + exp(second)), however small both are."""
     difference = first - second
-    return 0.0 if difference < -700 else 1 / (1 + math.exp(-difference))
+    return 0.0 if difference < -700 else 1 / (1 + math.exp(-difference))  # exp overflows above 709
 
 
 @dataclass(frozen=True)
@@ -464,7 +465,7 @@ class RankGPT(ModelReranker):
             ]
         scores = [0.0] * len(texts)
         for rank, index in enumerate(order, 1):
-            scores[index] = 1 / rank
+            scores[index] = 1 / rank  # the model gives an order only
         return scores
 
     def calls(self, rows: int | None = None, /) -> int | None:

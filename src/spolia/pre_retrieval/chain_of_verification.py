@@ -57,7 +57,7 @@ class ChainOfVerification(Operator[Query, Answer]):
     revised: Role[str] = REVISED
     max_tokens: int = 512
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 3: a refusal is no question; 5: a thought is no part of a reply
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,6 +83,7 @@ class ChainOfVerification(Operator[Query, Answer]):
         checks = []
         for question, answer in zip(questions, self.answer.batch([query.asking(q) for q in questions]), strict=True):
             if isinstance(answer, Failure):
+                # A spent budget is the caller's decision; any other failure costs one check only.
                 if isinstance(answer.error, BudgetSpent):
                     raise answer.error
                 reason = f"A check could not be answered: {question!r:.80}: {answer.kind}: {answer.message}"

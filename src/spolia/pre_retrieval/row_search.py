@@ -39,6 +39,7 @@ class ShowRows(Operator[QueryRows, Ranking]):
             return Ranking(query, (), self.source)
         more = "\n(There are more rows.)" if value.cut else ""
         text = value.to_markdown() + more if value.rows else "(The statement found no rows.)"
+        # without the query: equal rows are one passage, whoever asked for them
         id = f"rows-{value.but(query=None).digest.hex()}"
         return Ranking(
             query, (Hit(Node(id, text, id, "rows", context=value.statement, uri=value.uri), 1.0),), self.source
