@@ -108,7 +108,7 @@ class PropertyGraph(Value):
                 yield relation, self.by_id[relation.end]
         if direction <= 0:
             for relation in self._in.get(id, ()):
-                if direction or relation.start != relation.end:
+                if direction or relation.start != relation.end:  # one from a node to itself was given above
                     yield relation, self.by_id[relation.start]
 
 

@@ -20,6 +20,7 @@ _CONNECT_S = 10
 _QUOTED = re.compile(
     r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`(?:[^`]|``)*+`|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/""", re.DOTALL
 )
+# Not behind a dot or colon, where they are names of properties and labels. `CALL {` is a subquery, not a procedure.
 _BEYOND = re.compile(
     r"(?<![.:\w])(?:CALL(?!\s*[{(])|LOAD\s+CSV|CREATE|MERGE|DELETE|SET|REMOVE|DROP|FOREACH|USE|TERMINATE|ALTER|GRANT)\b",
     re.I,
@@ -74,6 +75,7 @@ class Neo4jDatabase(Value):
         statements = (
             "CALL db.schema.nodeTypeProperties() YIELD nodeLabels, propertyName RETURN nodeLabels, propertyName",
             "CALL db.schema.relTypeProperties() YIELD relType, propertyName RETURN relType, propertyName",
+            # a sample: a large graph has millions
             "MATCH (a)-[r]->(b) WITH a, r, b LIMIT 10000 RETURN DISTINCT labels(a), type(r), labels(b)",
         )
         limits = QueryLimits()
@@ -112,6 +114,7 @@ class Neo4jDatabase(Value):
         record_access(self)
         require(neo4j, "Asking a graph in Neo4j")
         user, password = (os.environ.get(name, "") for name in (self.user_env, self.password_env))
+        # One row more than the limit tells that the result was cut; 1000 is the driver's own default.
         session_options: dict[str, Any] = {"database": self.database or None, "fetch_size": min(limits.rows + 1, 1000)}
         try:
             with (
@@ -198,7 +201,7 @@ def _ask(
     characters: int,
 ) -> list[Any]:
     for name in {user_env, password_env} - {""}:
-        os.environ.pop(name, None)
+        os.environ.pop(name, None)  # a worker is reused, and must not keep the password of a former call
     os.environ.update(env)
     graph_database = Neo4jDatabase(url, database, user_env, password_env)
     return graph_database._run(statement, QueryLimits(rows, characters, timeout_s)).plain

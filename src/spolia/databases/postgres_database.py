@@ -87,6 +87,7 @@ class PostgresDatabase(Value):
             tables = {table: tuple(pairs) for table, pairs in self._read_columns(connection).items()}
             refuse_writes(statement, "postgres", tables, self.schema)
             with self._reword_errors(limits, tables), connection.cursor(name="asked") as cursor:
+                # one row more than the limit tells that the result was cut
                 cursor.itersize = min(limits.rows + 1, 1000)
                 cursor.execute(statement.encode())
                 first = cursor.fetchmany(1)  # what a named cursor has for columns is known with its first row
@@ -116,7 +117,7 @@ class PostgresDatabase(Value):
         record_access(self)
         require(psycopg, "Asking a database in PostgreSQL")
         address = parse_address(self.url)
-        timeout_ms = max(1, round(limits.timeout_s * 1000))
+        timeout_ms = max(1, round(limits.timeout_s * 1000))  # 0 would mean no limit at all
         try:
             connect_options: dict[str, Any] = {"connect_timeout": _CONNECT_S, **address.secrets()}
             with psycopg.connect(address.server, **connect_options) as connection:
@@ -164,7 +165,7 @@ def _ask(
     characters: int,
 ) -> list[Any]:
     for name in [name for name in os.environ if name.startswith("PG")]:
-        del os.environ[name]
+        del os.environ[name]  # a worker is reused, and must not keep the password of a former call
     os.environ.update(env)
     database = PostgresDatabase(url, schema, tuple(tables))
     return database._run(statement, QueryLimits(rows, characters, timeout_s)).plain
