@@ -56,6 +56,7 @@ def hop(chain: Searched, *, ask: Ask, again: Ask, reply: Ask, search: Retriever,
     known_questions = {normalize_text(question) for question, _ in chain.pairs}
     for draw in range(4):
         question_ask = again if draw or chain.sample else ask
+        # a number of its own for each draw of each sample
         question = question_ask.reply(4 * chain.sample + draw, **chain.prompt_places())
         if question and normalize_text(question) not in known_questions:
             return extend_chain(chain, question, reply, search)

@@ -52,7 +52,7 @@ def action(ranking: Ranking, *, upper: float = 0.592, lower: float = -0.995) -> 
     scores = [hit.score for hit in ranking.hits]
     if any(score >= upper for score in scores):
         return "correct"
-    return "incorrect" if all(score < lower for score in scores) else "ambiguous"
+    return "incorrect" if all(score < lower for score in scores) else "ambiguous"  # also without any passage
 
 
 @step(version=2)
@@ -75,6 +75,7 @@ def cut_strips(hit: Hit, size: int) -> list[Hit]:
     text = hit.node.text
     spans = list(sentences(text))
     ends = [(spans[index][0], spans[min(index + size, len(spans)) - 1][1]) for index in range(0, len(spans), size)]
+    # In a script without blanks there are no words to count.
     strips = [text[start:end] for start, end in ends if len(text[start:end].split()) > 3 or not text.isascii()]
     return [
         show_text(hit, strip).but(node=hit.node.but(id=f"{hit.node.id}/{index}", text=strip, search_text=""))
@@ -123,6 +124,7 @@ def crag(
     strips = refined.but(scorer=scorer)
     from_web = looked_up.but(ask=Ask(llm, KEYWORDS, 32), web=web) >> strips
     arms = {"correct": strips, "incorrect": from_web, "ambiguous": Branch(strips, from_web) >> joined}
+    # `strict`: a failure must come to `graded`, which gives all passages a score between the two bounds.
     evaluated = graded.but(grade=CrossEncoder(scorer, top_k=10, strict=True), ambiguous=(upper + lower) / 2)
     return (
         either.but(sources=(("local", search), ("web", web)))

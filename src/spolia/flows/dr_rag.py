@@ -35,6 +35,7 @@ def selected(ranking: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: 
     if scores is None:
         return ranking.cut(keep)
     useful = {index for pair, score in zip(pairs, scores, strict=True) if score >= threshold for index in pair}
+    # A lone passage is in no pair, and stays.
     return ranking.but(hits=tuple(hit for index, hit in enumerate(ranking.hits) if index in useful or not pairs)).cut(
         keep
     )

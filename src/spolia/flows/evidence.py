@@ -34,7 +34,7 @@ def show_newest(ranking: Ranking) -> tuple[str, ...]:
     room, first = CHARACTERS, len(ranking)
     for node in reversed(ranking.nodes):
         room -= len(node.shown_text)
-        if room < 0 and first < len(ranking):
+        if room < 0 and first < len(ranking):  # the newest one is shown in any case
             note(f"The prompt holds the last {len(ranking) - first} of {len(ranking)} passages.", is_counted=True)
             break
         first -= 1
@@ -88,6 +88,7 @@ def search_or_keep(fallback: tuple[str, Ranking], query: Query, source: tuple[st
 
 def prefer_source(sources: Sources, name: str) -> Sources:
     """Move the source of a name to the front."""
+    # a stable sort: the others keep their order
     return tuple(sorted(sources, key=lambda source: source[0] != name.strip()))
 
 

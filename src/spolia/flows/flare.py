@@ -58,7 +58,7 @@ def write(
         state = state.but(found=search(query.rewritten(certain_text or query.question)))
         ahead = first_sentence(generate(build_prompt(state, role)))
     text = "".join(token.text for token in ahead)
-    if not text.strip() or text.strip() in state.text:
+    if not text.strip() or text.strip() in state.text:  # a model that repeats itself has nothing more to say
         return state.but(stop="answered" if state.text else "empty")
     state = state.but(text=f"{state.text} {text.strip()}".strip(), tokens=state.tokens + len(ahead))
     return state.but(stop="cap") if state.tokens >= max_tokens else state

@@ -20,8 +20,9 @@ from spolia.pre_retrieval.query_llm import OneText
 from spolia.types import Answer, Query, Ranking, State
 
 THOUGHT = Role("spolia:flows/prompts/ircot_thought.txt", OneText(), default="none")
+# the words that the published code removes (`remove_wh_words`)
 _ASKING = re.compile(r"\b(?:who|what|when|where|why|which|how|does|is)\b", re.IGNORECASE)
-_REASONING = re.compile(
+_REASONING = re.compile(  # Conclusions and sums, which the published code does not search with either.
     r"(?:thus|so|therefore|hence)\b|that is,|(?>.*?\d\s*[-+*/]\s*\d)[^=]*=|因此|所以|따라서|그러므로", re.IGNORECASE
 )
 _ANSWERED = re.compile(r"answer is|答案[是为為]|정답은|답은", re.IGNORECASE)

@@ -106,7 +106,7 @@ def build_flow(
     llm: LanguageModel, sources: Sources, turns: int, reflections: int, compares: bool = True
 ) -> Operator[Query, Answer]:
     body = turn.but(ask=Ask(llm, TURN), sources=sources, helps=Ask(llm, HELPS) if compares else None)
-    loop = Loop(body, max_steps=turns + 2 * reflections)
+    loop = Loop(body, max_steps=turns + 2 * reflections)  # each reflection grants two turns (`accept_or_doubt`)
     return begin.but(turns=turns, reflections=reflections) >> loop >> finish.but(force=Ask(llm, FORCED, 128))
 
 

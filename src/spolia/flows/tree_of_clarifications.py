@@ -95,6 +95,7 @@ def expand(tree: Tree, *, ask: Ask, holds: Ask, nearest: Nearest) -> Tree:
     (question, depth), *rest = tree.leaves
     tree = tree.but(leaves=tuple(rest), expansions=tree.expansions + 1)
     near = nearest(tree.found.but(query=tree.found.query.asking(question)))
+    # A number of its own for each draw: a leaf that is asked again must get another reply.
     lines = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=show_passages(near))
     tree = tree.add_children(keep_confirmed(tree, parse_new_pairs(tree, lines), near, holds), depth)
     if not tree.pairs and tree.is_pruned and (tree.restarts >= RESTARTS or tree.expansions >= 10):

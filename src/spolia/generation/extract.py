@@ -53,6 +53,7 @@ class Clues(NamedTuple):
     passage: float = 0.0
 
 
+# Fitted by benchmarks/extract_fit.py, but for `idle`: -99 leaves such a sentence no chance.
 LEXICAL = Clues(rank=-2.53, own=9.17, near=4.42, pairs=2.26, idle=-99.0, figure=2.16, definition=5.0, whole=0.0)
 EMBEDDED = Clues(
     rank=-1.11,
@@ -118,7 +119,7 @@ def clues(
             row_terms = sentence_terms.union(passage_terms[passage.heads.get(place, place)])
             nearby_terms = heading_terms.union(row_terms, *passage_terms[max(0, place - 1) : place + 2])
             is_idle = (
-                sentence in earlier_sentences
+                sentence in earlier_sentences  # chunks overlap, and a quote may not come twice
                 or place in passage.headings
                 or _QUESTION.search(sentence) is not None
                 or sentence_terms <= heading_terms.union(question_terms.terms)
@@ -455,7 +456,7 @@ class Extract(Operator[Ranking, Answer]):
     abstention: str = "No passage was found that answers this."
     live_markdown: bool = False
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 6  # 4: Markdown is inert; 5: no questions or headings; 6: kept only with an embedder
 
     @property
     def cached(self) -> bool:  # type: ignore[override]

@@ -79,7 +79,7 @@ class VerifyClaims(Operator[Answer, Answer]):
     max_tokens: int = 512
     abstention: str = "I found nothing that supports an answer."
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: marks in passages are told from those of the prompt
 
     def __post_init__(self) -> None:
         refuse_counts(self, "evidence", "max_claims", "characters", "max_tokens")
@@ -230,6 +230,7 @@ class VerifyGrounding(Operator[Query, Answer]):
     def apply(self, value: Query, /) -> Answer:
         ranking = self.search(value)
         for number in range(self.max_rounds):
+            # Another sample each round, or a cache would give the same answer again.
             answer = self.read(ranking.but(query=ranking.query.but(sample=value.sample + number)))
             verdict = self._judge(ranking, answer)
             if verdict == RIGHT:
