@@ -50,7 +50,7 @@ def _vocabulary(path: Path) -> str:
         vocabulary = json.loads(path.read_bytes())["model"]["vocab"]
         tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return "of no vocabulary"
+        return "of no vocabulary"  # equals no pinned hash, so that the caller names the file
     return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
 
 

@@ -53,6 +53,7 @@ class FunctionEmbedder(Value):
             object.__setattr__(self, "name", getattr(self.function, "__name__", type(self.function).__name__))
         if "<" in self.name:
             raise ModelError(f"{self.name} is not a name that a store could know the vectors by. Write name='...'.")
+        # A function whose code does not tell what it does equals itself only.
         code = str(id(self.function)) if hidden_dependency(self.function) else source_of(self.function)
         object.__setattr__(self, "code", code)
 
@@ -84,7 +85,7 @@ class FunctionEmbedder(Value):
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Estimate the length of each text: only the model could count."""
-        return [estimate_tokens(text) + 2 for text in texts]
+        return [estimate_tokens(text) + 2 for text in texts]  # models put a token before and after a text
 
     def covers(self, text: str) -> float:
         """Return 1: from here nobody can see what the model does not know."""

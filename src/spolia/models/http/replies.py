@@ -238,7 +238,7 @@ def find_refused_setting(status: int, text: str) -> str:
     return match[0] if match else ""
 
 
-_TOO_MANY = re.compile(
+_TOO_MANY = re.compile(  # Not llama.cpp's `physical batch size`, which counts tokens.
     r"(?<!physical )(?<!current )batch size|(?:at most|maximum) \d+ requests|more batches|number of (?:texts|inputs)|"
     r"too many (?:texts|inputs)",
     re.IGNORECASE,

@@ -306,7 +306,7 @@ class ModelSession:
     def run(self, part: Any = None, /, **inputs: Any) -> Any:
         """Return the outputs of the model, or of a part of it; `inputs` are tensors, or lists that become tensors."""
         torch_package = torch()
-        torch_package.set_num_threads(self.threads)
+        torch_package.set_num_threads(self.threads)  # each time, as torch has one number for all models of the process
         tensors = {
             name: torch_package.tensor(value, device=self.device) if isinstance(value, list) else value
             for name, value in inputs.items()

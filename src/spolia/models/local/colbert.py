@@ -62,6 +62,7 @@ class LocalColBERT(Local):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("query_tokens", "passage_tokens"):
+            # the marker, two special tokens, one of the text
             if getattr(self, name) and not 4 <= getattr(self, name) <= self.window:
                 raise ModelError(
                     f"LocalColBERT got {name}={getattr(self, name)}. Write a number from 4 to {self.window} (window), "

@@ -111,7 +111,7 @@ class OnnxCrossEncoder(Value):
             raise ModelError(f"{self.name} has {len(logits)} classes, not {self.label}. Write a smaller label.")
         if len(logits) == 1:
             return float(logits[0])
-        highest = logits.max()
+        highest = logits.max()  # subtracted so that exp cannot overflow
         return float(logits[self.label] - highest - np.log(np.exp(logits - highest).sum()))
 
     def _files(self) -> tuple[Path, Path]:

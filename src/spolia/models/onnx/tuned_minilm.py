@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float32]
 
-CLS, SEP = 101, 102
+CLS, SEP = 101, 102  # in BERT's vocabulary
 PART, HEAD = "reader", "spans"
 """The linear layer's tensors are `spans.weight` (2, 384) and `spans.bias` (2): begins here, ends here."""
 HEAD_OF_SCORE, THRESHOLD = "score", "threshold"
 """The linear layer of a score; and a tensor with the score from which on a chain suffices."""
-QUESTION_TOKENS, POSITIONS = 64, 512
+QUESTION_TOKENS, POSITIONS = 64, 512  # of a longer question the rest is left out, so that the text has room
 
 
 class Window(NamedTuple):

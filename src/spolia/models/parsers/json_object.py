@@ -11,8 +11,10 @@ from spolia.models.parsers.parser import LONGEST, Parser, strip_thoughts
 _DEPTH = 60
 _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?(?:\*/|\Z)|#[^\n]*)*", re.DOTALL)
 _WORD = re.compile(r"[^,:;=\"\]})\n，：]*")
-_NUMBER = re.compile(
-    r"[-+]?(?:\d{1,300}(?:\.\d{1,300})?|\.\d{1,300})(?:[eE][-+]?\d{1,3})?(?=\s*(?:[,;\]}):/#\n]|$|\s\d))"
+_NUMBER = (
+    re.compile(  # At most 300 digits: a float overflows at 309, and Python refuses to read an int of more than 4,300.
+        r"[-+]?(?:\d{1,300}(?:\.\d{1,300})?|\.\d{1,300})(?:[eE][-+]?\d{1,3})?(?=\s*(?:[,;\]}):/#\n]|$|\s\d))"
+    )
 )
 _COLON = re.compile(r"\s*(?:=>|[:=：])")
 _KEY = re.compile(

@@ -84,6 +84,7 @@ _NAMED_PASSAGE = re.compile(
 )
 _PAIRS = re.compile(r"\"\d{1,4}\"\s*:\s*\"?(\d{1,4})")
 _LIST = re.compile(r"\[[\s\"'\[]*\d{1,4}[\]\"'\s]*(?:,[\s\"'\[]*\d{1,4}[\]\"'\s]*)+\]")
+# bounded, or a long line of signs takes quadratic time
 _LINE = re.compile(r"^\W{0,20}?(?:\d{1,3}[.):]\s+)?\W{0,20}?(\d{1,4})\W{0,20}$", re.MULTILINE)
 _CHAIN = re.compile(r"(?<![\d.])\d{1,4}(?:(?:[\s,;|/、\"'-]|番|번|\band\b|\bthen\b)+\d{1,4}(?!\d|\.\d))+")
 

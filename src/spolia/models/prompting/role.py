@@ -345,6 +345,7 @@ class Role(Value, Generic[T]):
             except EmptyReply as error:
                 reply, reason = "", str(error).rstrip(".")
             except BudgetSpent as error:
+                # Only the second try can be done without; and a loop has to know that it ends.
                 if prompt is original or self.default is None or error.in_loop:
                     raise
                 reason += "; the budget allows no second try"
@@ -364,7 +365,7 @@ class Role(Value, Generic[T]):
                 retract()
             if not may_repair:
                 break
-            problem = escape_marks(reason) if reply else "it is empty"
+            problem = escape_marks(reason) if reply else "it is empty"  # a reason may quote the reply
             form = f", written: {self.parser.form}" if self.parser.form else ""
             request = template.read_translated(self.repair, values, self.language).fill(
                 {"reason": Setting(f"{problem}{form}")}
@@ -453,7 +454,7 @@ class Ask(Operator[Brief, Any]):
     max_tokens: int = 1024
     temperature: float = 0.0
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: marks in documents are told from those of the prompt
     cached: ClassVar[bool] = True
 
     def apply(self, value: Brief, /) -> Any:
