@@ -134,7 +134,7 @@ class Schema(tuple[Field, ...]):
         return schema
 
     @cached_property
-    def by_name(self) -> Mapping[str, Field]:
+    def by_name(self) -> Mapping[str, Field]:  # kept, as `problems` looks up every value of every document in it
         return {field.name: field for field in (*self.implied, *self)}
 
     def check(self, filter: Condition) -> None:
@@ -176,7 +176,7 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
     ("No document has a value of the field 'tags'. The names that documents have are: keywords.",)
     """
     used, passed_over, first = set[str](), Counter[str](), dict[str, str]()
-    names: dict[str, None] = {}
+    names: dict[str, None] = {}  # a dict keeps the order in which documents have them; a set does not
     fields = {field.name: field for field in schema}
     for whose, meta in described:
         invalid = set[str]()  # once a document, however many of its values do not fit
@@ -189,6 +189,7 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
             else:
                 invalid.add(name)
                 if name not in first:
+                    # one example a field: a folder of bad files is one line
                     first[name] = next(schema.problems(((name, value),), whose))
         passed_over.update(invalid)
     return tuple(

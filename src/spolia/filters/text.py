@@ -12,6 +12,7 @@ from spolia.filters.conditions import And, Between, Condition, Not, where
 from spolia.filters.fields import Field, Schema
 from spolia.types import Time
 
+# An operand begins with no sign: `year==2020` is refused, not compared with the text "=2020".
 CONDITION = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
 EXAMPLES = "year=2020, 'tag in a,b', 'year>=2020' or 'file_modified>2026-01-31'"
 _BOUNDS = {">=": "at_least", "<=": "at_most", ">": "above", "<": "below"}

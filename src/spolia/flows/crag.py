@@ -61,9 +61,10 @@ def refined(ranking: Ranking, *, scorer: Scorer, size: int = 3, at_least: float 
     strips = [strip for hit in ranking.hits for strip in cut_strips(hit, size)]
     texts = [strip.node.text for strip in strips]
     grade = partial(scorer.scores, ranking.query.question, texts)
-    scores = ask_judge(grade, "the first strips are read") if strips else ()
+    scores = ask_judge(grade, "the first strips are read") if strips else ()  # no call of the scorer for nothing
     if scores is None:
         return ranking.but(hits=tuple(strips[:keep]))
+    # equal strips keep their order
     ranked = sorted(zip(scores, range(len(strips)), strict=True), key=lambda pair: -pair[0])
     return ranking.but(
         hits=tuple(strips[index].but(score=score) for score, index in ranked[:keep] if score >= at_least)
@@ -78,6 +79,7 @@ def cut_strips(hit: Hit, size: int) -> list[Hit]:
     # In a script without blanks there are no words to count.
     strips = [text[start:end] for start, end in ends if len(text[start:end].split()) > 3 or not text.isascii()]
     return [
+        # with ids of their own: `joined` leaves out hits whose id it has
         show_text(hit, strip).but(node=hit.node.but(id=f"{hit.node.id}/{index}", text=strip, search_text=""))
         for index, strip in enumerate(strips)
     ]
@@ -108,6 +110,7 @@ def corrected(
         for node in ranking.nodes
     ]
     graded = zip(ranking.hits, replies(grade, briefs), strict=True)
+    # A grade that cannot be read drops nothing.
     relevant = ranking.but(hits=tuple(hit for hit, is_relevant in graded if is_relevant is not False))
     if ranking.hits and len(relevant) == len(ranking):
         return relevant

@@ -25,6 +25,7 @@ CHARACTERS = 20_000
 
 def show_passages(ranking: Ranking, best_last: bool = False) -> tuple[str, ...]:
     """Return the passages that fit into a prompt, numbered by rank, each with its place."""
+    # numbered before they are turned round: marks count by rank
     texts = number_passages(fit_passages(ranking, len(ranking) or 1, CHARACTERS), CHARACTERS)
     return texts[::-1] if best_last else texts
 
@@ -111,7 +112,7 @@ class Gathered(State):
 
     def add_entry(self, *lines: str, new: Ranking | None = None) -> Self:
         """Add an entry of these lines, without empty ones, and further passages."""
-        entry = "\n".join(filter(None, lines))[:CHARACTERS]
+        entry = "\n".join(filter(None, lines))[:CHARACTERS]  # a reply that never ends would fill every later prompt
         return self.but(log=(*self.log, entry), found=self.found if new is None else self.found.extended(new))
 
     def conclude(self, force: Ask) -> Answer:

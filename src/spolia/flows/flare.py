@@ -106,4 +106,5 @@ def flare(
 ) -> Operator[Query, Answer]:
     generate = Generate(llm, max_tokens=64, logprobs=True)
     body = write.but(generate=generate, search=search, certain=certain, max_tokens=max_tokens)
+    # A turn writes a token at least, so that `write` ends it first.
     return search >> begin >> Loop(body, max_steps=max_tokens) >> finish

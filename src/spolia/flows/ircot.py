@@ -54,12 +54,13 @@ def think_on(state: Thoughts, *, think: Ask, search: Retriever, last: int = 10, 
     reply = think.reply(state.sample, question=query.question, thoughts=so_far, passages=show_passages(state.found))
     if not reply:
         return state.but(stop="empty")
-    start, end = sentences(reply)[0]
+    start, end = sentences(reply)[0]  # a model may write on, and one sentence is the next query
     state = state.but(sentences=(*state.sentences, reply[start:end]))
     if _ANSWERED.search(state.sentences[-1]):
         return state.but(stop="answered")
     if len(state.sentences) >= last:
         return state.but(stop="cap")
+    # earlier ones too: the last may be a conclusion
     facts = [sentence for sentence in state.sentences if not _REASONING.match(sentence)]
     more = search(query.rewritten(facts[-1]) if facts else query)
     return state.but(found=state.found.extended(more).cut(max_passages))

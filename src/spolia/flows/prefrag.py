@@ -64,6 +64,7 @@ def turn(state: SourceSearch, *, ask: Ask, sources: Sources, helps: Ask | None =
 
 def accept_or_doubt(state: SourceSearch, reply: Mapping[str, str], sources: Sources) -> SourceSearch:
     """Accept the answer; or doubt it: then search all sources for the question itself and grant another turn."""
+    # an answer without evaluation is not doubted
     if state.reflections < 1 or is_correct(reply.get("evaluation", "CORRECT")):
         return state.but(answer=reply["answer"], stop="answered")
     doubt = (f"{reply['answer']} ({reply['evaluation']})", reply.get("explanation", ""), reply.get("suggestion", ""))

@@ -31,6 +31,7 @@ def neighbours(
     nodes = snapshot.numbered_nodes(
         node.document, node.group, node.number - count_before, node.number + count_after, access
     )
+    # The hit stays, whatever the filter says of its own fields: the runs start from it.
     by_number = {neighbour.number: neighbour for neighbour in filter_nodes(snapshot, nodes, access, filter)} | {
         node.number: node
     }
@@ -115,6 +116,7 @@ class Neighbours(Operator[Ranking, Ranking]):
             for node in neighbours(snapshot, hit.node, self.before, self.after, principals, filter):
                 steps = abs(node.number - hit.node.number)
                 new = self._decay_hit(hit, node, steps)
+                # hits have no order: only the first three are compared
                 place = (descending_key(new.score), steps, rank, new)
                 if node.id not in best_places or place[:3] < best_places[node.id][:3]:
                     best_places[node.id] = place
@@ -122,8 +124,9 @@ class Neighbours(Operator[Ranking, Ranking]):
         return value.but(hits=tuple(hits[: self.top_k]))
 
     def _decay_hit(self, hit: Hit, node: Node, steps: int) -> Hit:
-        if not steps:
+        if not steps:  # the hit itself keeps its parts and what was found in it
             return hit
+        # infinity less infinity is NaN
         less = (1 - self.decay**steps) * abs(hit.score) if math.isfinite(hit.score) else 0.0
         return Hit(node, hit.score - less)
 
@@ -172,7 +175,7 @@ class SentenceWindow(Operator[Ranking, Ranking]):
         filter = combine_filters(value.query.filter, run_filter())
         cut: dict[tuple[str, str], list[Hit]] = {}
         for hit in value.hits:
-            if is_cut(hit.node) and hit.node.number:
+            if is_cut(hit.node) and hit.node.number:  # others have no known place that a window could reach around
                 cut.setdefault((hit.node.document, hit.node.group), []).append(hit)
         windows: list[Hit] = []
         for (document, _), hits in cut.items():
@@ -254,7 +257,7 @@ def _contains(large: Node, small: Node) -> bool:
     if large.span is None or small.span is None or large.document != small.document:
         return False
     inside = large.span.start <= small.span.start and small.span.end <= large.span.end
-    return inside and len(small.text) < len(large.text)
+    return inside and len(small.text) < len(large.text)  # one of the same length is the shown node itself
 
 
 def show_text(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:

@@ -101,7 +101,8 @@ def _read_stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) ->
     snapshot = group.snapshot()
     embedding = snapshot.manifest(group.name).find_embedding(embedder.name)
     if embedding is None:
-        return [], np.zeros((0, embedder.dimension), np.float32)
+        return [], np.zeros((0, embedder.dimension), np.float32)  # all hits are embedded then
+    # vectors are found by the name, and another model may bear it
     refuse_other_embedder(embedding, group.name, embedder)
     keys = snapshot.keys_of({node.id for node in nodes if node.group == group.name})
     allowed = snapshot.allowed(group.name, access()).restrict_to(keys.values())
@@ -113,6 +114,7 @@ def _read_stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) ->
 
 def _normalize(vectors: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    # a zero vector stays one, not NaN
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
@@ -183,7 +185,7 @@ def choose_diverse(
     left = np.ones(count, dtype=np.bool_)
     choices: list[tuple[int, float]] = []
     for _ in range(min(top_k, count)):
-        scores = np.where(left, relevant - (1 - relevance) * nearest, -np.inf)
+        scores = np.where(left, relevant - (1 - relevance) * nearest, -np.inf)  # what is taken cannot be taken again
         best = int(np.argmax(scores))
         choices.append((best, float(scores[best])))
         left[best] = False

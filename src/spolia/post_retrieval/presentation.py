@@ -92,6 +92,7 @@ _FIELDS: Mapping[str, Callable[[Hit, int], Any]] = {
     "parent": lambda hit, rank: hit.node.parent,
     "number": lambda hit, rank: hit.node.number,
     "uri": lambda hit, rank: hit.node.uri,
+    # Lists, not tuples: what is read back from JSON is equal.
     "pages": lambda hit, rank: list(hit.node.span.pages) if hit.node.span and hit.node.span.pages else None,
     "lines": lambda hit, rank: list(hit.node.span.lines) if hit.node.span and hit.node.span.lines else None,
     "seconds": lambda hit, rank: list(hit.node.span.seconds) if hit.node.span and hit.node.span.seconds else None,

@@ -34,6 +34,7 @@ class Reranker(Function[Ranking, Ranking]):
         query_argument = {QUERY: value.query.text} if self.asks else {}
         if self.at_once:
             returned = self._call_function([hit.node for hit in value.hits], query_argument)
+            # a text would be a list of letters
             if isinstance(returned, (str, Node)) or not isinstance(returned, Iterable):
                 raise self._refuse_result(returned, "a list of nodes, or of one score for each")
             return value.but(hits=self._apply_all(value.hits, list(returned)))
@@ -57,7 +58,7 @@ class Reranker(Function[Ranking, Ranking]):
 
     def _apply_all(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
         if not all(isinstance(result, Node) for result in returned):
-            if len(returned) != len(hits):
+            if len(returned) != len(hits):  # `zip` could not tell which hit a missing score belongs to
                 raise self._refuse_result(returned, f"one score for each of the {len(hits)} nodes")
             return self._score_hits(hits, returned)
         by_id = {hit.node.id: hit for hit in reversed(hits)}  # backwards: of two hits of a node the first stays

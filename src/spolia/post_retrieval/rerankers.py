@@ -89,7 +89,7 @@ class ModelReranker(Operator[Ranking, Ranking]):
             return best
         try:
             scores = self.scores_of(value.query.question, best.nodes)
-        except (ModelUnavailable, ModelRejected) as error:
+        except (ModelUnavailable, ModelRejected) as error:  # a server that is down costs the order, not the answer
             if self.strict:
                 raise
             degrade(f"{type(self).__name__} could not be asked ({error}); the hits keep their order.", error=error)
@@ -101,7 +101,7 @@ class ModelReranker(Operator[Ranking, Ranking]):
         return value.query.question, value.source, judged_hits
 
     def _order_hits(self, hits: Sequence[Hit], scores: Sequence[float]) -> tuple[Hit, ...]:
-        if len(scores) != len(hits):
+        if len(scores) != len(hits):  # scores of the wrong hits would go unnoticed
             raise ModelError(
                 f"{type(self).__name__} was given {len(hits)} texts and got {len(scores)} scores. Correct the model."
             )
@@ -535,6 +535,7 @@ class Critique(Operator[Ranking, Ranking]):
             for node in value.nodes
         ]
         verdicts = replies(Ask(self.llm, self.role, self.max_tokens), briefs)
+        # A failure stays, too.
         useful = tuple(hit for hit, judgement in zip(value.hits, verdicts, strict=True) if judgement is not False)
         if value.hits and not useful:
             judgement = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
@@ -587,6 +588,7 @@ class PictureReranker(ModelReranker):
 
 def _read_picture(snapshot: "Snapshot", node: Node, principals: frozenset[str]) -> bytes:
     """Return the picture that a node shows; empty if it shows none."""
+    # Most nodes show no picture: their documents are not read for one.
     document = snapshot.find_document(node.document, principals) if "image" in dict(node.meta) else None
     image = picture_of(node, document) if document is not None else ""
     return snapshot.image(node.document, image, principals) if image else b""
