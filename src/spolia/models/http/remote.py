@@ -96,7 +96,7 @@ class Remote(Value):
         return usage.but(cost_usd=(usage.input_tokens * input_price + usage.output_tokens * output_price) / 1e6)
 
 
-_VERSION = re.compile(r"api-version=[\w.-]+")
+_VERSION = re.compile(r"api-version=[\w.-]+")  # addresses of Azure end in it; any other query may be a secret
 
 
 def check_url(url: str) -> str:
@@ -105,6 +105,7 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         query = "" if _VERSION.fullmatch(parts.query) else parts.query
         secret = bool(parts.username or parts.password or query or parts.fragment)
+        # `port` raises above 65535
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         secret = valid = False

@@ -104,6 +104,7 @@ class ChatCall(Attempts[Generation]):
             if "text/event-stream" in response.headers.get("Content-Type", ""):
                 self._read_stream(reply, response, key)
             else:
+                # What is no UTF-8 goes on as surrogates, which `TornTextDecoder` mends.
                 self._hand_out(reply.take(read_content(response, key, self.largest, "surrogateescape"), "message"))
             self._hand_out(reply.end())
         return reply.generation(self.logprobs)

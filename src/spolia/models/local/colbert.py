@@ -120,7 +120,7 @@ class LocalColBERT(Local):
         length = min((self.query_tokens if is_query else self.passage_tokens) or settings.lengths[kind], self.window)
         marker = settings.markers[kind]
         text = text.lower() if settings.lowers else text
-        row = session.ids(text, length - len(marker))
+        row = session.ids(text, length - len(marker))  # the marker is put in below, and must not push the end out
         row = [*row[:1], *marker, *row[1:]]
         return row + [settings.filling] * (length - len(row)) if is_query and settings.filling is not None else row
 

@@ -231,7 +231,7 @@ def _values(text: str) -> Iterator[Any]:
     braces = [match.start() for match in re.finditer(r"\{", text)][:_MOST_BRACES]
     past = 0
     for brace in braces:
-        if brace < past:
+        if brace < past:  # within a value that was given already, where `_objects` looks for it
             continue
         try:
             value, past = decoder.raw_decode(text, brace)

@@ -102,7 +102,7 @@ class Order(Parser[tuple[int, ...]]):
         text = re.sub(r"<\s*(\d+)\s*>", r"[\1]", text)
         text = _MARKS.sub(">", re.sub(r"\]\s*=\s*\[", "] > [", text))
         square, bracketed = partial(_find_numbers, _SQUARE), partial(_find_numbers, _BRACKETED)
-        for read in (
+        for read in (  # From the clearest form to the vaguest: a bare row of numbers may be anything.
             _compared_numbers,
             square,
             _listed_numbers,
@@ -162,4 +162,4 @@ def _line_numbers(text: str) -> list[int]:
 def _longest_chain(text: str) -> list[int]:
     """Return the longest row of numbers with nothing but separators between them, or the only number."""
     chains = [_find_numbers(_DIGIT, chain) for chain in _CHAIN.findall(text)]
-    return max(reversed(chains), key=len, default=[]) or _find_numbers(_BARE, text)[-1:]
+    return max(reversed(chains), key=len, default=[]) or _find_numbers(_BARE, text)[-1:]  # of equal ones the last

@@ -272,7 +272,7 @@ class Role(Value, Generic[T]):
         template.check_language(self.language, f"The role of {self.title!r}")
         try:
             if self.default is not None:
-                self.parser.parse(self.default)
+                self.parser.parse(self.default)  # here, not when the first reply fails after hours of a run
         except ValueError as error:
             raise ModelError(f"The default {self.default!r} of {self.title!r} cannot be read: {error}.") from error
 
@@ -479,7 +479,7 @@ class Ask(Operator[Brief, Any]):
         return self.role.prompt_for(dict(value.places), sample=self._sample(value))
 
     def _sample(self, value: Brief) -> int:
-        return value.sample if self.temperature > 0 else 0
+        return value.sample if self.temperature > 0 else 0  # at 0 all samples are one reply, which is asked for once
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
