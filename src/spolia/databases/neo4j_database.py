@@ -25,7 +25,7 @@ _BEYOND = re.compile(
     r"(?<![.:\w])(?:CALL(?!\s*[{(])|LOAD\s+CSV|CREATE|MERGE|DELETE|SET|REMOVE|DROP|FOREACH|USE|TERMINATE|ALTER|GRANT)\b",
     re.I,
 )
-_KINDS = 100
+_KINDS = 100  # labels, and links, that a model is shown: a prompt has no room for thousands
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Neo4jDatabase(Value):
     language: ClassVar[str] = "Cypher"
 
     def __post_init__(self) -> None:
+        # The address is stored with the flow, and must hold no password.
         if not re.match(r"(?:bolt|neo4j)(?:\+s|\+ssc)?://[^/@]", self.url) or "@" in self.url:
             raise StoreError(
                 "The address of a graph is bolt://host:7687 or neo4j+s://host, without a user or password. Put these "
@@ -135,7 +136,7 @@ class Neo4jDatabase(Value):
                     f"The statement took longer than {limits.timeout_s:g} s. Write one that reads less: with a "
                     "condition, or a shorter path."
                 ) from error
-            if ".Security." in code:
+            if ".Security." in code:  # no fault of the statement: its author cannot help it
                 raise StoreError(
                     f"{self.url} lets nobody in as {user or 'nobody'!r}: {message}. Put the user into {self.user_env}, "
                     f"the password into {self.password_env}."

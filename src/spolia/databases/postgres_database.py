@@ -77,6 +77,7 @@ class PostgresDatabase(Value):
 
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
         record_access(self)
+        # libpq itself reads variables that begin with PG.
         env = {name: text for name, text in os.environ.items() if name in self.env_names or name.startswith("PG")}
         killed = limits.but(timeout_s=2 * limits.timeout_s + _CONNECT_S)  # the server ends a statement before
         place = (self.url, self.schema, self.tables, env, limits.timeout_s)
@@ -125,7 +126,7 @@ class PostgresDatabase(Value):
                 connection.execute(f"SET LOCAL statement_timeout = {timeout_ms}")
                 search_path = '"' + self.schema.replace('"', '""') + '"'
                 connection.execute("SELECT set_config('search_path', %s, true)", (search_path,))
-                with on_cancel(connection.cancel):
+                with on_cancel(connection.cancel):  # ends the statement on the server too, where it would run on
                     yield connection
                 connection.rollback()
         except psycopg.Error as error:
