@@ -70,6 +70,7 @@ class ChainOfVerification(Operator[Query, Answer]):
         self.planned.refuse_without("question", "draft")
         places = {"question": value.question, "draft": draft.text}
         plan = Ask(self.llm, self.planned, self.max_tokens)
+        # Each costs a call, and a model may write more than it was told to.
         questions = plan(Brief.from_texts(value.sample, questions=Setting(self.questions), **places))[: self.questions]
         if not (checks := self._answer_checks(value, questions)):
             return draft

@@ -101,6 +101,7 @@ class LeastToMost(Operator[Plan, Queries]):
             for number, result in zip(numbers, results, strict=True):
                 if (answer := _plain_answer(result, texts[number])) is not None:
                     answers[number] = answer
+        # Levels mix the numbers; a reader sees the steps in the plan's order.
         return (plan.query, *(plan.query.rewritten(texts[number]) for number in sorted(texts)))
 
     def _fill_steps(self, plan: Plan, level: tuple[int, ...], answers: dict[int, str]) -> dict[int, str]:

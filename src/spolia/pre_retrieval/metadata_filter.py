@@ -19,7 +19,7 @@ from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Query, Scalar
 
 _DEPTH = 5  # of conditions in conditions; bounds the recursion over what a model wrote
-_EQUAL = ("=", "==", "is", "eq", "equals", "in", "one of", "contains")
+_EQUAL = ("=", "==", "is", "eq", "equals", "in", "one of", "contains")  # as models write it, whatever the prompt says
 _UNEQUAL = ("!=", "<>", "is not", "ne", "not in", "not")
 _BOUNDS = {">=": "at_least", "gte": "at_least", "<=": "at_most", "lte": "at_most", ">": "above", "gt": "above",
            "<": "below", "lt": "below"}  # fmt: skip

@@ -42,6 +42,7 @@ class Searches(Parser[tuple[str, ...]]):
     def parse(self, reply: str) -> tuple[str, ...]:
         if says_nothing(strip_thoughts(reply)):
             return ()
+        # all of them: repetitions are left out before any are cut
         lines = (_strip_quotes(line) for line in Lines(1000).parse(reply))
         texts: dict[str, str] = {}
         for line in lines:

@@ -97,6 +97,7 @@ class WithinRows(Operator[Query, Query]):
         return value.but(filter=combine_filters(value.filter, AnyOf(self.field, column_values)), origin=value)
 
     def _column_index(self, result: QueryRows) -> int:
+        # databases change the case of names without quotes, each in its way
         names = [name.lower() for name in result.columns]
         if self.column and self.column.lower() not in names:
             raise StepFailed(
