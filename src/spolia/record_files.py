@@ -248,7 +248,9 @@ def log_damage(database: Path) -> str:
                 _add_checksums(sums, frame[:8], order), log[offset + _FRAME : offset + _FRAME + page], order
             )
             damaged = number if sums != unpack(">2I", frame[16:]) or frame[8:16] != log[16:24] else 0
+        # An earlier, longer log leaves frames behind, with other salts.
         is_of_this = frame[8:12] == log[16:20] or frame[12:16] == log[20:24]
+        # Only a commit states the size of the database; frames behind the last one were never finished.
         if damaged and is_of_this and frame[4:8] != bytes(4):
             return f"{path.name}: frame {damaged} is damaged, so that what was committed from there on is lost"
     return ""

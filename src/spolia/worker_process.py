@@ -155,7 +155,7 @@ class WorkerProcess:
             if self.process is not None and self.process.poll() is None:
                 return
             self.stop()
-            time.sleep(WAIT_S * (2**attempt - 1))
+            time.sleep(WAIT_S * (2**attempt - 1))  # not before the first attempt
             self._start()
         raise WorkersFailed(
             f"No worker process could be started: {sys.executable} -c '{self.program}' ends immediately. {self.remedy}."
@@ -272,7 +272,7 @@ def pattern_matches(pattern: re.Pattern[str], method: str, text: str, seconds: f
 def serve(answer: Callable[[dict[str, Any], list[bytes], BinaryIO, BinaryIO], None]) -> None:
     """Be a worker: answer requests until the other side closes. What is printed goes to standard error."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # before any code of others: what it prints would break a frame
     sys.stdin.close()
     if (limits := read_frame(requests)) is None:
         return
@@ -327,6 +327,7 @@ def answer_call(message: dict[str, Any], attached: list[bytes], requests: Binary
         prepare()
     try:
         if _HAS_ALARM:
+            # without a handler the signal ends the process, also inside code in C
             signal.setitimer(signal.ITIMER_REAL, seconds)
         result = json.dumps(function()).encode()
     finally:

@@ -112,7 +112,7 @@ def _find_problems(
         for form in candidates or (op,)
         for problem in (*_check_fields(form), *_check_capabilities(form), *_check_structure(form))
     ]
-    for problem in dict.fromkeys(problems):
+    for problem in dict.fromkeys(problems):  # the decided forms of a step share most of them
         yield Problem(".".join(filter(None, (place, problem.place))), problem.message)
     for inner_place, inner in op.inner():
         decided = tuple(op.decided()) if isinstance(op, Vary) and inner is op.body and op._few() else ()
@@ -233,6 +233,7 @@ def _check_guard(op: Guard[Any, Any]) -> Iterator[Problem]:
         yield Problem("max_calls", "With 0 calls the body can never ask its model. Allow at least 1.")
     error_names = {name for names in (vars(errors), vars(builtins)) for name in names}
     for index, name in enumerate(op.on):
+        # Of a package that is not imported yet no error is known, so only a near miss is taken for a mistake.
         near = get_close_matches(name, tuple(_error_names()), 1, 0.85)
         if name not in error_names and near not in ([], [name]):
             yield Problem(f"on.{index}", f"No error is called {name!r}. Did you mean {near[0]}?")

@@ -77,6 +77,7 @@ def _wrap_label(label: str) -> list[str]:
 
 
 def _measure_text(lines: list[str]) -> tuple[float, float]:
+    # from there on letters are twice as wide (CJK)
     longest = max(sum(2 if ord(c) > 0x2E80 else 1 for c in line) for line in lines)
     return max(24.0, longest * LETTER + 2 * PAD), len(lines) * LINE + PAD
 

@@ -110,6 +110,7 @@ def disallowed_env(value: Any) -> dict[str, bool]:
     variables = {name: is_named for name, is_named in env_of(value).items() if is_named or os.environ.get(name)}
     if not variables:
         return {}
+    # A variable must be allowed for every address that could be sent its value.
     allowed = frozenset.intersection(*(allowed_env(address) for address in _addresses(value) or [""]))
     return {name: is_named for name, is_named in variables.items() if name not in allowed}
 

@@ -59,6 +59,7 @@ class Function(Operator[In, Out]):
         reason = hidden_dependency(function)
         if reason and attributes.get("cached"):
             raise WiringError(f"{name} cannot be cached: {reason}")
+        # random: such a function equals no other, nor itself in another process
         digest_extras = (os.urandom(16),) if reason else _defaults(function)
         own = {"function": staticmethod(function), "types": types, "name": name, "digest_extras": digest_extras}
         own["source"] = source_of(function)  # now, since the file may be another one by the time that it is needed

@@ -53,6 +53,7 @@ class _Classes:
     """Class attribute that is computed, and replaced by its value, on first use."""
 
     def __get__(self, op: object, cls: Any) -> tuple[type, ...]:
+        # The steps inside of one that composes check their results themselves.
         cls.classes = classes = (() if cls.composes else classes_of(cls._declared()[1])) or (object,)
         return classes
 
@@ -100,7 +101,7 @@ class Operator(ABC, Generic[In, Out]):
     def __post_init__(self) -> None:
         """Refuse fields whose values do not have the declared types; a list in a field becomes a tuple."""
         validate(self)
-        if type(self).__post_init__ is Operator.__post_init__:
+        if type(self).__post_init__ is Operator.__post_init__:  # else `with_validation` does it, last of all
             _refuse_undeclared(self)
 
     # What most operators write.
@@ -580,7 +581,7 @@ def _is_waiting(value: object) -> bool:
 def _collect_addresses(value: object, addresses: dict[object, Addressed]) -> None:
     for part in _outermost_parts(value):
         for address in part.resources if isinstance(part, Operator) else (part,):
-            addresses.setdefault(digest_of(address), address)
+            addresses.setdefault(digest_of(address), address)  # by content: two equal addresses are one resource
 
 
 def parts_of(address: Addressed) -> list[Addressed]:
@@ -623,6 +624,7 @@ def _calls_of_users(self: Operator[Any, Any], rows: int | None = None, /) -> int
     """Return the bound on calls of an operator with the user's own code: 0, or None if unknown."""
     cls = type(self)
     if "_is_silent" not in cls.__dict__:
+        # Once for a class, since the proof reads all its code.
         cls._is_silent = calls_no_model(cls, self.takes(), next(base for base in cls.__mro__ if _is_ours(base)))
     values = [value for name, value in vars(self).items() if not hasattr(Operator, name)]
     is_silent = cls._is_silent and all(map(_is_mute, values)) and not any(map(_calls_models, self._builders()))
@@ -743,6 +745,7 @@ class Then(Operator[In, Out]):
             try:
                 value_type, previous = step.gives(value_type), step
             except WiringError as error:
+                # a step with its own `gives` has said it better
                 if previous is None or type(step).gives is not Operator.gives:
                     raise
                 raise WiringError(
@@ -878,7 +881,7 @@ class Vary(Operator[In, Out]):
 
     def _few(self) -> bool:
         """Return whether there are few enough combinations to look at each."""
-        return math.prod(len(values) for _, values in self.ranges) <= 1000
+        return math.prod(len(values) for _, values in self.ranges) <= 1000  # as many as `MAX_DECIDED_FORMS` of `check`
 
     def vary(self, name: str = "", /, **ranges: Sequence[Any]) -> Vary[In, Out]:
         """Add candidates for further fields."""

@@ -112,6 +112,7 @@ def limit_calls(max_calls: int | None) -> Iterator[None]:
         with context.limit_calls(max_calls):
             yield
         return
+    # A list of one, which calls deep inside count down.
     token = _allowed.set(_allowed.get() if max_calls is None else (*_allowed.get(), [max_calls]))
     try:
         yield

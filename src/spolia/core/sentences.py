@@ -74,7 +74,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 def each_sentence(text: str) -> Iterator[tuple[int, int]]:
     """Yield `sentences` one after the other, for texts whose sentences should not all be in memory."""
-    start, is_spaced = 0, text.isascii() or _THAI.search(text) is None
+    start, is_spaced = 0, text.isascii() or _THAI.search(text) is None  # ASCII needs no search
     for end in _find_ends(text):
         piece = text[start:end]
         if body := piece.strip():
@@ -98,14 +98,14 @@ def _find_ends(text: str) -> Iterator[int]:
 
 def _is_end(text: str, match: re.Match[str]) -> bool:
     """Return whether a mark before a blank ends a sentence."""
-    next_match = _WORD_AFTER.match(text, match.end(), match.end() + 80)
+    next_match = _WORD_AFTER.match(text, match.end(), match.end() + 80)  # bounded: blanks may go on for pages
     word = next_match[1] if next_match else ""
     if word and word[0].islower():
         return False
     index = match.start()
     if match["narrow"] or text[index] != ".":
         return True
-    head = text[max(0, index - 40) : index]
+    head = text[max(0, index - 40) : index]  # bounded, or a long line is copied for each of its full stops
     if not head or head[-1].isspace():
         return True
     previous = _BEFORE_WORD.split(head.rsplit(None, 1)[-1])[-1]

@@ -86,6 +86,7 @@ class _Hits:
         return self.value.but(
             hits=tuple(
                 [
+                    # `is`, since NaN equals nothing
                     hit if hit.score is score else Hit(hit.node, score, hit.parts, hit.found)
                     for hit, score in zip(hits, scores, strict=True)
                 ]

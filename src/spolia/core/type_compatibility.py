@@ -23,7 +23,7 @@ def refuse_counts(op: Any, *names: str, minimum: int = 1, optional: bool = False
         value = getattr(op, name)
         if optional and value is None:
             continue
-        if type(value) is not int or not minimum <= value <= MAX_COUNT:
+        if type(value) is not int or not minimum <= value <= MAX_COUNT:  # not isinstance: True is an int
             problem = f"{getattr(op, 'short', op)}: {name} counts from {minimum}, and is {value!r}"
             raise WiringError(f"{problem}. Write a whole number, at most 2**63 - 1.")
 
@@ -54,7 +54,7 @@ def members(protocol: type) -> list[str]:
 
 def missing_members(value: object, protocol: type) -> list[str]:
     """Return the members of a protocol that a value lacks, without computing any of it, as `isinstance` would."""
-    if hasattr(type(value), "__getattr__"):
+    if hasattr(type(value), "__getattr__"):  # it may have any member
         return []
     return [name for name in members(protocol) if getattr_static(value, name, None) is None]
 
@@ -117,10 +117,11 @@ def fits(expected: Any, actual: Any, bound: Bindings) -> bool:
     expected_class, actual_class = get_origin(expected) or expected, get_origin(actual) or actual
     if not (isinstance(expected_class, type) and isinstance(actual_class, type)):
         return bool(expected == actual)
-    if expected_class is float and actual_class is int:
+    if expected_class is float and actual_class is int:  # as type checkers hold it (PEP 484)
         return True
     if not _is_below(actual_class, expected_class):
         return False
+    # a text is a sequence of letters, which nobody means
     if actual_class is str and expected_class in (Sequence, Mapping):
         return False
     return all(fits(w, g, bound) for w, g in zip(*_align_arguments(expected, actual), strict=False))
@@ -157,6 +158,7 @@ def _align_arguments(expected: Any, actual: Any) -> tuple[list[Any], list[Any]]:
         actual_args = [fill_type(kind, names) for kind in parameters_of(actual_class, expected_class)]
     fixed = actual_class is tuple and bool(actual_args) and Ellipsis not in actual_args
     if expected_class is tuple and Ellipsis not in expected_args and fixed and expected_args:
+        # Two types that never fit stand for tuples of different lengths.
         return (expected_args, actual_args) if len(expected_args) == len(actual_args) else ([int], [str])
     expected_args, actual_args = ([arg for arg in args if arg is not Ellipsis] for args in (expected_args, actual_args))
     if fixed and len(actual_args) > 1 and len(expected_args) == 1:

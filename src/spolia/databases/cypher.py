@@ -208,6 +208,7 @@ def rewrite_statement(statement: str, kinds: Mapping[str, type]) -> str:
 
 
 def _refuse_token(token: CypherToken, previous: CypherToken, following: CypherToken) -> None:
+    # behind a colon it is a label or a type, which may be called so
     if previous.text != ":" and token.word in _REFUSED:
         raise StatementError(f"{token.word} is not supported. Write a statement that only reads: MATCH … RETURN.")
     if token.text in (";", "$", "=~"):
@@ -262,6 +263,7 @@ def load(path: str, mtime_ns: int, size: int) -> None:
             "Cypher over a file needs the limits that Linux and macOS put on a process. Use Neo4jDatabase."
         )
     _loaded[path, mtime_ns, size] = build_graph(json.loads(Path(path).read_text("utf-8")))
+    # after the graph was read: from here on `LOAD CSV` finds no descriptor
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
@@ -307,7 +309,7 @@ def build_graph(plain: Mapping[str, Any]) -> LoadedGraph:
         for id, node_labels in labels.items():
             for label in node_labels[1:]:
                 graph.add_label(first_labels[id], [id], label)
-    graph.read_only(True)
+    graph.read_only(True)  # beside the check of each statement
     _refuse_changed(graph, nodes, links)
     kinds = {key.removeprefix(KEY): _value_kind(key_values) for key, key_values in values.items()}
     names = {str(node["id"]): _display_name(node) for node in plain["nodes"]}
@@ -392,6 +394,7 @@ def run_statement(statement: str, graph: LoadedGraph, limits: QueryLimits) -> Qu
 
 @cache
 def _disabled_passes() -> list[str]:
+    # A pass that a later kglite adds is off as well.
     return [name for name in kglite.cypher_pass_names() if name not in _PASSES]
 
 

@@ -120,6 +120,7 @@ class QueryRows(Value):
         for row in rows:
             values = tuple(map(_to_scalar, row))
             room -= sum(len(str(value)) for value in values)
+            # one row more than is kept was fetched: it tells that there are more
             if len(read_rows) == limits.rows or room < 0:
                 return cls(tuple(columns), tuple(read_rows), statement, cut=True)
             read_rows.append(values)
@@ -149,7 +150,7 @@ def _to_scalar(value: Any) -> Scalar:
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return value if math.isfinite(value) else str(value)  # JSON, in which a worker replies, has no NaN
     if isinstance(value, (bytes, memoryview)):
         return f"({len(value)} bytes)"
     text = str(value)
@@ -167,7 +168,7 @@ def statement_worker(limits: QueryLimits, serves: object = None) -> Iterator[Wor
         with borrow_worker(limits.memory_mb, serves) as worker:
             yield worker
     except WorkerDied as died:
-        check_cancelled()
+        check_cancelled()  # a cancelled run kills the worker too, and that is no fault of the statement
         raise StatementError(
             f"The statement {died}. Write one that reads less: with a condition, or without joining everything with "
             "everything; or allow more with QueryLimits(timeout_s=…, memory_mb=…)."

@@ -108,7 +108,7 @@ class PropertyGraph(Value):
                 yield relation, self.by_id[relation.end]
         if direction <= 0:
             for relation in self._in.get(id, ()):
-                if direction or relation.start != relation.end:
+                if direction or relation.start != relation.end:  # one from a node to itself was given above
                     yield relation, self.by_id[relation.start]
 
 
@@ -135,7 +135,7 @@ def _properties(plain: Mapping[str, Any]) -> Properties:
     return tuple((str(key), value if isinstance(value, kinds) else json.dumps(value)) for key, value in plain.items())
 
 
-_KINDS = 100
+_KINDS = 100  # labels, and links, that a model is shown: a prompt has no room for thousands
 
 
 @dataclass(frozen=True)

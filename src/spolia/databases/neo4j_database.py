@@ -20,11 +20,12 @@ _CONNECT_S = 10
 _QUOTED = re.compile(
     r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|`(?:[^`]|``)*+`|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/""", re.DOTALL
 )
+# Not behind a dot or colon, where they are names of properties and labels. `CALL {` is a subquery, not a procedure.
 _BEYOND = re.compile(
     r"(?<![.:\w])(?:CALL(?!\s*[{(])|LOAD\s+CSV|CREATE|MERGE|DELETE|SET|REMOVE|DROP|FOREACH|USE|TERMINATE|ALTER|GRANT)\b",
     re.I,
 )
-_KINDS = 100
+_KINDS = 100  # labels, and links, that a model is shown: a prompt has no room for thousands
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Neo4jDatabase(Value):
     language: ClassVar[str] = "Cypher"
 
     def __post_init__(self) -> None:
+        # The address is stored with the flow, and must hold no password.
         if not re.match(r"(?:bolt|neo4j)(?:\+s|\+ssc)?://[^/@]", self.url) or "@" in self.url:
             raise StoreError(
                 "The address of a graph is bolt://host:7687 or neo4j+s://host, without a user or password. Put these "
@@ -74,6 +76,7 @@ class Neo4jDatabase(Value):
         statements = (
             "CALL db.schema.nodeTypeProperties() YIELD nodeLabels, propertyName RETURN nodeLabels, propertyName",
             "CALL db.schema.relTypeProperties() YIELD relType, propertyName RETURN relType, propertyName",
+            # a sample: a large graph has millions
             "MATCH (a)-[r]->(b) WITH a, r, b LIMIT 10000 RETURN DISTINCT labels(a), type(r), labels(b)",
         )
         limits = QueryLimits()
@@ -112,6 +115,7 @@ class Neo4jDatabase(Value):
         record_access(self)
         require(neo4j, "Asking a graph in Neo4j")
         user, password = (os.environ.get(name, "") for name in (self.user_env, self.password_env))
+        # One row more than the limit tells that the result was cut; 1000 is the driver's own default.
         session_options: dict[str, Any] = {"database": self.database or None, "fetch_size": min(limits.rows + 1, 1000)}
         try:
             with (
@@ -132,7 +136,7 @@ class Neo4jDatabase(Value):
                     f"The statement took longer than {limits.timeout_s:g} s. Write one that reads less: with a "
                     "condition, or a shorter path."
                 ) from error
-            if ".Security." in code:
+            if ".Security." in code:  # no fault of the statement: its author cannot help it
                 raise StoreError(
                     f"{self.url} lets nobody in as {user or 'nobody'!r}: {message}. Put the user into {self.user_env}, "
                     f"the password into {self.password_env}."
@@ -198,7 +202,7 @@ def _ask(
     characters: int,
 ) -> list[Any]:
     for name in {user_env, password_env} - {""}:
-        os.environ.pop(name, None)
+        os.environ.pop(name, None)  # a worker is reused, and must not keep the password of a former call
     os.environ.update(env)
     graph_database = Neo4jDatabase(url, database, user_env, password_env)
     return graph_database._run(statement, QueryLimits(rows, characters, timeout_s)).plain

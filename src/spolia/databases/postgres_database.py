@@ -77,6 +77,7 @@ class PostgresDatabase(Value):
 
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
         record_access(self)
+        # libpq itself reads variables that begin with PG.
         env = {name: text for name, text in os.environ.items() if name in self.env_names or name.startswith("PG")}
         killed = limits.but(timeout_s=2 * limits.timeout_s + _CONNECT_S)  # the server ends a statement before
         place = (self.url, self.schema, self.tables, env, limits.timeout_s)
@@ -87,6 +88,7 @@ class PostgresDatabase(Value):
             tables = {table: tuple(pairs) for table, pairs in self._read_columns(connection).items()}
             refuse_writes(statement, "postgres", tables, self.schema)
             with self._reword_errors(limits, tables), connection.cursor(name="asked") as cursor:
+                # one row more than the limit tells that the result was cut
                 cursor.itersize = min(limits.rows + 1, 1000)
                 cursor.execute(statement.encode())
                 first = cursor.fetchmany(1)  # what a named cursor has for columns is known with its first row
@@ -116,7 +118,7 @@ class PostgresDatabase(Value):
         record_access(self)
         require(psycopg, "Asking a database in PostgreSQL")
         address = parse_address(self.url)
-        timeout_ms = max(1, round(limits.timeout_s * 1000))
+        timeout_ms = max(1, round(limits.timeout_s * 1000))  # 0 would mean no limit at all
         try:
             connect_options: dict[str, Any] = {"connect_timeout": _CONNECT_S, **address.secrets()}
             with psycopg.connect(address.server, **connect_options) as connection:
@@ -124,7 +126,7 @@ class PostgresDatabase(Value):
                 connection.execute(f"SET LOCAL statement_timeout = {timeout_ms}")
                 search_path = '"' + self.schema.replace('"', '""') + '"'
                 connection.execute("SELECT set_config('search_path', %s, true)", (search_path,))
-                with on_cancel(connection.cancel):
+                with on_cancel(connection.cancel):  # ends the statement on the server too, where it would run on
                     yield connection
                 connection.rollback()
         except psycopg.Error as error:
@@ -164,7 +166,7 @@ def _ask(
     characters: int,
 ) -> list[Any]:
     for name in [name for name in os.environ if name.startswith("PG")]:
-        del os.environ[name]
+        del os.environ[name]  # a worker is reused, and must not keep the password of a former call
     os.environ.update(env)
     database = PostgresDatabase(url, schema, tuple(tables))
     return database._run(statement, QueryLimits(rows, characters, timeout_s)).plain

@@ -71,6 +71,7 @@ def _parse(statement: str, dialect: str) -> exp.Query:
     try:
         statements = [tree for tree in sqlglot.parse(statement, read=dialect) if tree is not None]
     except (sqlglot.errors.SqlglotError, RecursionError, ValueError) as error:
+        # sqlglot underlines the place for a terminal; a model reads the message here.
         message = " ".join(str(error).replace("\x1b[4m", "»").replace("\x1b[0m", "«").split())[:300]
         raise StatementError(
             f"The statement cannot be read: {message or type(error).__name__}. Write one SELECT."

@@ -85,6 +85,7 @@ def _ask(path: str, allowed_tables: Sequence[str], statement: str, rows: int, ch
         }
         refuse_writes(statement, "sqlite", tables)
         other_tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema")} - tables.keys()
+        # Last, since it denies what the lines above read: SQLite's own tables.
         connection.set_authorizer(_build_authorizer(frozenset(tables), frozenset(other_tables)))
         try:
             cursor = connection.execute(statement)
@@ -100,8 +101,9 @@ def _open(path: str) -> Iterator[sqlite3.Connection]:
         address = f"{Path(path).as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)  # ATTACH would open, or make, other files
             connection.execute("PRAGMA query_only = ON")
+            # views of a foreign file may not call functions with side effects
             connection.execute("PRAGMA trusted_schema = OFF")
             yield connection
     except sqlite3.Error as error:
@@ -136,6 +138,7 @@ def _build_authorizer(tables: frozenset[str], other_tables: frozenset[str]) -> C
     """
 
     def may_read(table: str, column: str, view: str | None) -> bool:
+        # Tables of SQLite itself tell about the file and the process, whatever the statement calls them.
         own = column == "" and table not in other_tables and not table.startswith(("sqlite_", "pragma_", "dbstat"))
         return table in tables or view in tables or own
 

@@ -18,14 +18,14 @@ _AT_ONCE: list[tuple[int, int, int | bytes]] = [(socket.IPPROTO_TCP, socket.TCP_
 
 def nonpublic_kind(address: str) -> str:
     """Return the kind of an address that is not public, such as `loopback`; empty for a public one."""
-    target = _unwrap_ipv4(ip_address(address.partition("%")[0]))
+    target = _unwrap_ipv4(ip_address(address.partition("%")[0]))  # behind `%` stands the network card
     kinds = {
         "loopback": target.is_loopback,
         "link-local": target.is_link_local,
         "multicast": target.is_multicast,
         "unspecified": target.is_unspecified,
         "private": target.is_private,
-        "reserved": target.is_reserved or not target.is_global,
+        "reserved": target.is_reserved or not target.is_global,  # 100.64.0.0/10 is neither private nor global
     }
     return next((kind for kind, holds in kinds.items() if holds), "")
 

@@ -163,6 +163,7 @@ def _decompress(content: Iterable[bytes], kind: str, largest: int) -> Iterator[b
         return
     if kind not in ("gzip", "x-gzip", "deflate"):
         raise EgressRefused(f"it is compressed as {kind!r}, which is not read.")
+    # 47: gzip or zlib, as the header says; 15: zlib
     decompressor, size = zlib.decompressobj(47 if "gzip" in kind else 15), 0
     try:
         for piece in content:

@@ -78,7 +78,7 @@ class AnyOf(Leaf):
     field: str
     values: tuple[Scalar, ...]
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # For checkers: a date is accepted, and kept as a text.
 
         def __init__(self, field: str, values: tuple[Operand, ...]) -> None: ...
 
@@ -88,10 +88,12 @@ class AnyOf(Leaf):
                 f"AnyOf({self.field!r}) has {self.values!r:.80} ({type(self.values).__name__}). Write a tuple of "
                 f"values: AnyOf({self.field!r}, ('a', 'b')); or where({self.field}=...)."
             )
+        # frozen: dates become the texts that metadata hold
         object.__setattr__(self, "values", tuple(map(self._scalar, self.values)))
 
     def holds(self, value: Scalar, /) -> bool:
         if isinstance(value, Time):
+            # compared as periods: a day lies in its year though the texts differ
             periods = map(Time.from_text, map(str, self.values))
             return any(period.first <= value.first and value.last <= period.last for period in periods)
         return value in self.values
@@ -125,10 +127,10 @@ class Between(Leaf):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        if not self.operands():
+        if not self.operands():  # it would hold for every node with a value, which nobody writes on purpose
             raise FilterError(f"Between({self.field!r}) has no bound. Write at_least=, at_most=, above= or below=.")
         for name in ("at_least", "at_most", "above", "below"):
-            object.__setattr__(self, name, self._scalar(getattr(self, name)))
+            object.__setattr__(self, name, self._scalar(getattr(self, name)))  # frozen: see `AnyOf`
 
     def holds(self, value: Scalar, /) -> bool:
         first, last = _find_period(value, is_time=(is_time := isinstance(value, Time)))

@@ -61,8 +61,9 @@ class Field(Value):
             return isinstance(value, str) and is_time(value)
         if self.kind == "str":
             return isinstance(value, str) and (self.max_length is None or len(value) <= self.max_length)
+        # not isinstance: True is an int
         is_of_kind = type(value) is KINDS[self.kind] or (self.kind == "float" and type(value) is int)
-        return is_of_kind and value == value
+        return is_of_kind and value == value  # NaN would fulfil no condition, not even equality with itself
 
     def check(self, value: Scalar, whose: str) -> None:
         """Raise if a value does not fit the field; `whose` names its owner in the message."""
@@ -81,6 +82,7 @@ class Field(Value):
                 f"Field {self.name!r} holds at most {self.max_length} characters, and {whose} has {len(value)}. "
                 "Shorten it, or declare the field with another max_length."
             )
+        # fields of files cannot be declared anew
         alternative = "" if self in FILE_FIELDS else f", or declare Field({self.name!r}, {type(value).__name__!r})"
         return (
             f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "
@@ -132,7 +134,7 @@ class Schema(tuple[Field, ...]):
         return schema
 
     @cached_property
-    def by_name(self) -> Mapping[str, Field]:
+    def by_name(self) -> Mapping[str, Field]:  # kept, as `problems` looks up every value of every document in it
         return {field.name: field for field in (*self.implied, *self)}
 
     def check(self, filter: Condition) -> None:
@@ -175,10 +177,10 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
     ("No document has a value of the field 'tags'. The names that documents have are: keywords.",)
     """
     used, passed_over, first = set[str](), Counter[str](), dict[str, str]()
-    names: dict[str, None] = {}
+    names: dict[str, None] = {}  # a dict keeps the order in which documents have them; a set does not
     fields = {field.name: field for field in schema}
     for whose, meta in described:
-        invalid = set[str]()
+        invalid = set[str]()  # once a document, however many of its values do not fit
         for name, value in meta:
             names.setdefault(name)
             if (field := fields.get(name)) is None or value is None:
@@ -188,6 +190,7 @@ def notes_on(schema: Schema, described: Iterable[tuple[str, Meta]]) -> tuple[str
             else:
                 invalid.add(name)
                 if name not in first:
+                    # one example a field: a folder of bad files is one line
                     first[name] = next(schema.problems(((name, value),), whose))
         passed_over.update(invalid)
     return tuple(

@@ -12,6 +12,7 @@ from spolia.filters.conditions import And, Between, Condition, Not, where
 from spolia.filters.fields import Field, Schema
 from spolia.types import Time
 
+# An operand begins with no sign: `year==2020` is refused, not compared with the text "=2020".
 CONDITION = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
 EXAMPLES = "year=2020, 'tag in a,b', 'year>=2020' or 'file_modified>2026-01-31'"
 _BOUNDS = {">=": "at_least", "<=": "at_most", ">": "above", "<": "below"}
@@ -55,6 +56,7 @@ def _parse_condition(text: str, schema: Schema) -> Condition:
             f"There is no metadata field {name!r} to filter by. Declared are: {', '.join(sorted(schema.by_name))}. "
             f"Write one of these, or declare it: spolia sync FOLDER --store STORE --field {shlex.quote(name)}:KIND."
         )
+    # Only `in` takes a list: a comma in `name=Smith, John` is part of the text.
     values = [parse_value(field, part.strip()) for part in (operand.split(",") if sign == "in" else [operand])]
     if sign in _BOUNDS:
         return Between(name, **{_BOUNDS[sign]: values[0]})

@@ -83,6 +83,7 @@ def multi_hop(
     is_suited = embedder is not None and not (group.corpus.exists() and find_mismatch(group, embedder))
     embedder_name = embedder.name if embedder is not None and is_suited else ""
     embedder_names = {name: _required_embedder(name) for name in ((ranker,) if ranker else SHIPPED)}
+    # Else the last one: of the shipped ones it needs no embedder.
     name = next((name for name, needed in embedder_names.items() if needed == embedder_name), [*embedder_names][-1])
     return retrieval.LearnedRanker(
         group,
@@ -170,6 +171,7 @@ def find_language_gap(texts: Sequence[str], embedder: Embedder) -> str:
         return ""
     words = [_WORD.findall(text) for text in texts]
     count = sum(map(len, words))
+    # Without the marks that a tokenizer puts around every text.
     overhead = sum(embedder.tokens([""])) * len(words)
     tokens = sum(embedder.tokens([" ".join(text_words) for text_words in words])) - overhead
     if tokens > TOKENS_PER_WORD * count:

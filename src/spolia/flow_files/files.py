@@ -17,7 +17,7 @@ from spolia.flow_files.yaml_text import YamlReader, dump_yaml
 from spolia.stores.definition import Definition
 from spolia.types.value import check_names
 
-MAX_BYTES = 1_000_000
+MAX_BYTES = 1_000_000  # a flow may be sent by somebody else
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILES = 100
 """Flow files that one may name."""
@@ -75,7 +75,7 @@ def decode_file(
             return decode(plain, declared, classes=Catalogue(operators), objects=objects, accept=refuse_env)
     except CodecError as error:
         place = error.place
-        while place not in lines:
+        while place not in lines:  # a field that the file leaves out has no line: that of what is around it
             place = place[:-1]
         position = f", at {'.'.join(map(str, error.place))}" if error.place else ""
         raise FlowFileError(f"{name}, line {lines[place]}{position}: {error.reason}") from error
@@ -110,7 +110,7 @@ def _resolve_files(plain: Plain, base: Path, names: Collection[str]) -> Plain:
         return include((base / file).resolve(), outer)
 
     def include(path: Path, outer: bool) -> Plain:
-        if not outer or len(files) == MAX_FILES:
+        if not outer or len(files) == MAX_FILES:  # One level only, so that no chain of files has to be followed.
             reason = f"is more than the {MAX_FILES} files" if outer else "is named by a file that a flow file names"
             raise FlowFileError(f"{path} {reason}. Write its operators in its place.")
         if path not in files:
@@ -171,6 +171,7 @@ def _read_text(source: str | Path, expected: str) -> tuple[str, str]:
     path = Path(source)
     try:
         with path.open("rb") as file:
+            # one byte more than allowed tells that there is too much, also of a file that grows
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -178,7 +179,7 @@ def _read_text(source: str | Path, expected: str) -> tuple[str, str]:
     if len(raw) > MAX_BYTES:
         raise FlowFileError(f"{path} is larger than {MAX_BYTES:,} bytes, which no flow is. Is it another file?")
     try:
-        return str(path), raw.decode("utf-8-sig")
+        return str(path), raw.decode("utf-8-sig")  # editors on Windows put a mark before the text
     except UnicodeDecodeError as error:
         raise FlowFileError(f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
 
@@ -208,6 +209,7 @@ def load_definition(
         try:
             definitions = load_definitions(source, objects, operators)
         except FlowFileError as definitions_error:
+            # A mistake inside this group shows that the file names groups; else it defines one.
             raise definitions_error if f", at {name}." in str(definitions_error) else error from None
         if not definitions:
             raise

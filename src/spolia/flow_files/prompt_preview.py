@@ -47,7 +47,7 @@ class CallRecorder:
     def __init__(self, replies: Sequence[str] = ()) -> None:
         self.calls: list[PreviewedCall] = []
         self._replies = list(replies)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # arms of a branch ask at the same time
 
     def record_call(self, model: LanguageModel, prompt: Prompt, max_tokens: int) -> str | None:
         """Record a prompt, and return the next reply; None if none is left."""

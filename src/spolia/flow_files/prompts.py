@@ -58,6 +58,7 @@ def list_shipped_prompts(other_classes: Mapping[str, type | None] | None = None)
 
 def _list_names() -> list[str]:
     paths = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("prompts/*.txt"))
+    # Two suffixes, as in `label.zh.txt`, are a translation.
     return sorted(f"{path.parent.parent.as_posix()}/{path.stem}" for path in paths if len(path.suffixes) == 1)
 
 

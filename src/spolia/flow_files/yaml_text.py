@@ -12,8 +12,8 @@ from spolia.errors import FlowFileError
 Path: TypeAlias = tuple[str | int, ...]
 
 MAX_DEPTH = 60
-MAX_NODES = 20_000
-MAX_DIGITS = 300
+MAX_NODES = 20_000  # with aliases counted each time: a few lines of them can stand for billions
+MAX_DIGITS = 300  # a float has at most 309 before the point, and Python refuses a number of more than 4,300
 
 BREAKS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 NULL = re.compile(r"^(~|null|Null|NULL|)$")
@@ -92,7 +92,7 @@ class YamlReader:
         self._count_nodes(event, 1)
         self.stack.append(OpenCollection(content, path, _line(event), event.anchor))
         if event.anchor:
-            self.anchors.pop(event.anchor, None)
+            self.anchors.pop(event.anchor, None)  # until it ends, its name means nothing, not what it meant before
 
     def _insert_alias(self, event: yaml.AliasEvent) -> None:
         if any(enclosing.anchor == event.anchor for enclosing in self.stack):
@@ -140,7 +140,7 @@ class YamlReader:
         if INT.match(text):
             return int(text)
         if NOT_FINITE.match(text):
-            return float(text.replace(".", "", 1))
+            return float(text.replace(".", "", 1))  # YAML writes .inf and .nan
         return float(text) if FLOAT.match(text) else text
 
     def _wants_key(self) -> bool:
@@ -191,10 +191,11 @@ class YamlWriter(yaml.SafeDumper):
 
 
 YamlWriter.add_representer(str, YamlWriter.represent_text)
+# PyYAML reads 1e5 as a text, YAML 1.2 as a number: with this, the text is written in quotes.
 YamlWriter.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
 
 
 def dump_yaml(plain: Plain) -> str:
     """Return plain data as YAML."""
     text = yaml.dump(plain, Dumper=YamlWriter, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
-    return text.removesuffix("...\n")
+    return text.removesuffix("...\n")  # PyYAML's end mark after a bare scalar

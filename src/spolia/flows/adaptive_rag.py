@@ -25,8 +25,8 @@ def strategies(llm: LanguageModel, search: Retriever) -> dict[str, Operator[Quer
     """Build the ways to answer, the cheapest first."""
     return {
         "none": ClosedBook(llm),
-        "one": search >> Reader(llm, max_passages=15),
-        "several": ircot(llm, search >> Cut(6)),
+        "one": search >> Reader(llm, max_passages=15),  # as many as `top_k` of the flow fetches
+        "several": ircot(llm, search >> Cut(6)),  # IRCoT searches for 6 at a time (`ircot`); `search` gives 15
     }
 
 

@@ -53,6 +53,7 @@ def decide(state: Dialogue, *, ask: Ask, search: Retriever, new: int = 2) -> Dia
         return state
     known_ids = {node.id for node in state.found.nodes}
     ranking = search(state.found.query.asking(state.wanted))
+    # Cut after the known ones are out: a repeated search goes further down its ranking.
     fresh = ranking.but(hits=tuple(hit for hit in ranking.hits if hit.node.id not in known_ids)[:new])
     return state.add_entry(state.thought, f"search: {state.wanted}", f"{len(fresh)} new passages", new=fresh)
 

@@ -32,7 +32,7 @@ Judge = Operator[Chain, Verdict]
 class Searched(Chain):
     """A chain, the passages that its answers are from, and the form in which prompts show it (`CHAIN_FORMS`)."""
 
-    found: tuple[Ranking, ...] = field(default=(), compare=False)
+    found: tuple[Ranking, ...] = field(default=(), compare=False)  # chains of the same pairs are the same chain
     form: str = "plain"
 
     def prompt_places(self) -> Places:
@@ -51,11 +51,12 @@ def hop(chain: Searched, *, ask: Ask, again: Ask, reply: Ask, search: Retriever,
 
     Of several samples of a chain the first one begins with the most probable question, the others are drawn.
     """
-    if len(chain.pairs) >= pairs:
+    if len(chain.pairs) >= pairs:  # C may be below L: the loop counts steps, not pairs
         return chain.but(stop="pairs")
     known_questions = {normalize_text(question) for question, _ in chain.pairs}
     for draw in range(4):
         question_ask = again if draw or chain.sample else ask
+        # a number of its own for each draw of each sample
         question = question_ask.reply(4 * chain.sample + draw, **chain.prompt_places())
         if question and normalize_text(question) not in known_questions:
             return extend_chain(chain, question, reply, search)
@@ -66,6 +67,7 @@ def extend_chain(chain: Searched, question: str, reply: Ask, search: Retriever) 
     """Answer a sub-question and add the pair to the chain; the model reads the best passage last."""
     ranking = search(chain.query.asking(question))
     passages = show_hits(ranking, best_last=True)
+    # Without passages there is nothing to answer from: no call.
     answer = reply.reply(chain.sample, question=question, passages=passages) if passages else NOTHING
     return chain.but(pairs=(*chain.pairs, (question, answer)), found=(*chain.found, ranking))
 

@@ -25,7 +25,7 @@ def promise(
     """Return how unlikely it is that the chain finds nothing: −mean ln p(`NOTHING` | question, pairs as documents)."""
     pairs = tuple(f"Q: {question}\nA: {answer}" for question, answer in chain.pairs)
     tokens = likelihood(Continuation(role.prompt_for({"question": chain.query.question, "passages": pairs}), NOTHING))
-    return -fsum(token.logprob for token in tokens) / max(1, len(tokens))
+    return -fsum(token.logprob for token in tokens) / max(1, len(tokens))  # a model may state no token
 
 
 def build_best_of_n(

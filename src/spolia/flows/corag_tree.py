@@ -40,6 +40,7 @@ def branch(
     known_questions = {normalize_text(question) for question, _ in chain.pairs}
     new = {
         normalize_text(candidate): candidate
+        # backwards, and the list below backwards again: of spellings the first drawn stays
         for candidate in reversed(draws)
         if isinstance(candidate, str) and normalize_text(candidate) not in known_questions | {""}
     }

@@ -52,7 +52,7 @@ def action(ranking: Ranking, *, upper: float = 0.592, lower: float = -0.995) -> 
     scores = [hit.score for hit in ranking.hits]
     if any(score >= upper for score in scores):
         return "correct"
-    return "incorrect" if all(score < lower for score in scores) else "ambiguous"
+    return "incorrect" if all(score < lower for score in scores) else "ambiguous"  # also without any passage
 
 
 @step(version=2)
@@ -61,9 +61,10 @@ def refined(ranking: Ranking, *, scorer: Scorer, size: int = 3, at_least: float 
     strips = [strip for hit in ranking.hits for strip in cut_strips(hit, size)]
     texts = [strip.node.text for strip in strips]
     grade = partial(scorer.scores, ranking.query.question, texts)
-    scores = ask_judge(grade, "the first strips are read") if strips else ()
+    scores = ask_judge(grade, "the first strips are read") if strips else ()  # no call of the scorer for nothing
     if scores is None:
         return ranking.but(hits=tuple(strips[:keep]))
+    # equal strips keep their order
     ranked = sorted(zip(scores, range(len(strips)), strict=True), key=lambda pair: -pair[0])
     return ranking.but(
         hits=tuple(strips[index].but(score=score) for score, index in ranked[:keep] if score >= at_least)
@@ -75,8 +76,10 @@ def cut_strips(hit: Hit, size: int) -> list[Hit]:
     text = hit.node.text
     spans = list(sentences(text))
     ends = [(spans[index][0], spans[min(index + size, len(spans)) - 1][1]) for index in range(0, len(spans), size)]
+    # In a script without blanks there are no words to count.
     strips = [text[start:end] for start, end in ends if len(text[start:end].split()) > 3 or not text.isascii()]
     return [
+        # with ids of their own: `joined` leaves out hits whose id it has
         show_text(hit, strip).but(node=hit.node.but(id=f"{hit.node.id}/{index}", text=strip, search_text=""))
         for index, strip in enumerate(strips)
     ]
@@ -107,6 +110,7 @@ def corrected(
         for node in ranking.nodes
     ]
     graded = zip(ranking.hits, replies(grade, briefs), strict=True)
+    # A grade that cannot be read drops nothing.
     relevant = ranking.but(hits=tuple(hit for hit, is_relevant in graded if is_relevant is not False))
     if ranking.hits and len(relevant) == len(ranking):
         return relevant
@@ -123,6 +127,7 @@ def crag(
     strips = refined.but(scorer=scorer)
     from_web = looked_up.but(ask=Ask(llm, KEYWORDS, 32), web=web) >> strips
     arms = {"correct": strips, "incorrect": from_web, "ambiguous": Branch(strips, from_web) >> joined}
+    # `strict`: a failure must come to `graded`, which gives all passages a score between the two bounds.
     evaluated = graded.but(grade=CrossEncoder(scorer, top_k=10, strict=True), ambiguous=(upper + lower) / 2)
     return (
         either.but(sources=(("local", search), ("web", web)))

@@ -20,7 +20,7 @@ PASSAGES = 5
 def dynamic(ranking: Ranking, *, search: Retriever, more: int = 5, characters: int = 1000) -> Ranking:
     """Add the first passages for the question joined with each passage: at most `more`."""
     query, whole = ranking.query, ranking
-    for text in ranking.texts[:PASSAGES]:
+    for text in ranking.texts[:PASSAGES]:  # no more searches than `calls` promises, whatever `search` returns
         whole = whole.extended(search(query.rewritten(f"{query.question} {text[:characters]}")))
     return whole.cut(len(ranking) + more)
 
@@ -29,12 +29,14 @@ def dynamic(ranking: Ranking, *, search: Retriever, more: int = 5, characters: i
 def selected(ranking: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: int = 10) -> Ranking:
     """Keep the passages that a classifier of (question, two passages) finds useful with at least one other passage."""
     texts, question = ranking.texts, ranking.query.question
+
     pairs = [(a, b) for a in range(len(texts)) for b in range(a + 1, len(texts))]
     pair_texts = [texts[a] + JOINT + texts[b] for a, b in pairs]
     scores = ask_judge(lambda: scorer.scores(question, pair_texts), "all passages are kept") if pairs else ()
     if scores is None:
         return ranking.cut(keep)
     useful = {index for pair, score in zip(pairs, scores, strict=True) if score >= threshold for index in pair}
+    # A lone passage is in no pair, and stays.
     hits = tuple(hit for index, hit in enumerate(ranking.hits) if index in useful or not pairs)
     return ranking.but(hits=hits).cut(keep)
 

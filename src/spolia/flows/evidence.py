@@ -25,6 +25,7 @@ CHARACTERS = 20_000
 
 def show_hits(ranking: Ranking, best_last: bool = False) -> tuple[str, ...]:
     """Return the passages that fit into a prompt, numbered by rank, each with its place."""
+    # numbered before they are turned round: marks count by rank
     texts = number_passages(fit_passages(ranking, len(ranking) or 1, CHARACTERS), CHARACTERS)
     return texts[::-1] if best_last else texts
 
@@ -34,7 +35,7 @@ def show_newest(ranking: Ranking) -> tuple[str, ...]:
     room, first = CHARACTERS, len(ranking)
     for node in reversed(ranking.nodes):
         room -= len(node.shown_text)
-        if room < 0 and first < len(ranking):
+        if room < 0 and first < len(ranking):  # the newest one is shown in any case
             note(f"The prompt holds the last {len(ranking) - first} of {len(ranking)} passages.", is_counted=True)
             break
         first -= 1
@@ -88,6 +89,7 @@ def search_or_keep(fallback: tuple[str, Ranking], query: Query, source: tuple[st
 
 def put_first(sources: Sources, name: str) -> Sources:
     """Move the source of a name to the front."""
+    # a stable sort: the others keep their order
     return tuple(sorted(sources, key=lambda source: source[0] != name.strip()))
 
 
@@ -110,7 +112,7 @@ class Gathered(State):
 
     def add_entry(self, *lines: str, new: Ranking | None = None) -> Self:
         """Add an entry of these lines, without empty ones, and further passages."""
-        entry = "\n".join(filter(None, lines))[:CHARACTERS]
+        entry = "\n".join(filter(None, lines))[:CHARACTERS]  # a reply that never ends would fill every later prompt
         return self.but(log=(*self.log, entry), found=self.found if new is None else self.found.extended(new))
 
     def conclude(self, force: Ask) -> Answer:

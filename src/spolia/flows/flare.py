@@ -58,7 +58,7 @@ def write(
         state = state.but(found=search(query.rewritten(certain_text or query.question)))
         ahead = first_sentence(generate(build_prompt(state, role)))
     text = "".join(token.text for token in ahead)
-    if not text.strip() or text.strip() in state.text:
+    if not text.strip() or text.strip() in state.text:  # a model that repeats itself has nothing more to say
         return state.but(stop="answered" if state.text else "empty")
     state = state.but(text=f"{state.text} {text.strip()}".strip(), tokens=state.tokens + len(ahead))
     return state.but(stop="cap") if state.tokens >= max_tokens else state
@@ -106,4 +106,5 @@ def flare(
 ) -> Operator[Query, Answer]:
     generate = Generate(llm, max_tokens=64, logprobs=True)
     body = write.but(generate=generate, search=search, certain=certain, max_tokens=max_tokens)
+    # A turn writes a token at least, so that `write` ends it first.
     return search >> begin >> Loop(body, max_steps=max_tokens) >> finish

@@ -20,8 +20,9 @@ from spolia.pre_retrieval.query_llm import OneText
 from spolia.types import Answer, Query, Ranking, State
 
 THOUGHT = Role("spolia:flows/prompts/ircot_thought.txt", OneText(), default="none")
+# the words that the published code removes (`remove_wh_words`)
 _ASKING = re.compile(r"\b(?:who|what|when|where|why|which|how|does|is)\b", re.IGNORECASE)
-_REASONING = re.compile(
+_REASONING = re.compile(  # Conclusions and sums, which the published code does not search with either.
     r"(?:thus|so|therefore|hence)\b|that is,|(?>.*?\d\s*[-+*/]\s*\d)[^=]*=|因此|所以|따라서|그러므로", re.IGNORECASE
 )
 _ANSWERED = re.compile(r"answer is|答案[是为為]|정답은|답은", re.IGNORECASE)
@@ -53,12 +54,13 @@ def think_on(state: Thoughts, *, think: Ask, search: Retriever, last: int = 10, 
     reply = think.reply(state.sample, question=query.question, thoughts=so_far, passages=show_hits(state.found))
     if not reply:
         return state.but(stop="empty")
-    start, end = sentences(reply)[0]
+    start, end = sentences(reply)[0]  # a model may write on, and one sentence is the next query
     state = state.but(sentences=(*state.sentences, reply[start:end]))
     if _ANSWERED.search(state.sentences[-1]):
         return state.but(stop="answered")
     if len(state.sentences) >= last:
         return state.but(stop="cap")
+    # earlier ones too: the last may be a conclusion
     facts = [sentence for sentence in state.sentences if not _REASONING.match(sentence)]
     more = search(query.rewritten(facts[-1]) if facts else query)
     return state.but(found=state.found.extended(more).cut(max_passages))

@@ -143,6 +143,7 @@ def recursive(
     """Build algorithm 6: each answer leads to at most `width` queries, down to a depth from 1; no query runs twice."""
     body = descend.but(search=search, read=read, derive=derive, max_depth=max_depth, width=width)
     queries = sum(width**level for level in range(max_depth))
+    # `descend` states each query twice, open and answered.
     return root >> Explore(body, max_depth, max_states=2 * queries) >> every_answer >> merge
 
 

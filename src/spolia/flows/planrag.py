@@ -53,6 +53,7 @@ def act(state: Planned, *, ask: Ask, again: Ask, plan: Ask, search: Retriever) -
         return state.add_entry(thought, "Invalid action. Write search or answer.")
     new = search(state.found.query.asking(reply["search"]))
     state = state.add_entry(thought, f"search: {reply['search']}", f"{len(new)} passages", new=new)
+    # The next turn plans with all data, these included.
     return state.but(plan=None) if again.reply(state.sample, **state.prompt_places()) else state
 
 

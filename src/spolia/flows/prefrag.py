@@ -56,6 +56,7 @@ def turn(state: SourceSearch, *, ask: Ask, sources: Sources, helps: Ask | None =
 
 def accept_or_doubt(state: SourceSearch, reply: Mapping[str, str], sources: Sources) -> SourceSearch:
     """Accept the answer; or doubt it: then search all sources for the question itself and grant another turn."""
+    # an answer without evaluation is not doubted
     if state.reflections < 1 or is_correct(reply.get("evaluation", "CORRECT")):
         return state.but(answer=reply["answer"], stop="answered")
     doubt = (f"{reply['answer']} ({reply['evaluation']})", reply.get("explanation", ""), reply.get("suggestion", ""))
@@ -96,7 +97,7 @@ def build_flow(
     llm: LanguageModel, sources: Sources, turns: int, reflections: int, compares: bool = True
 ) -> Operator[Query, Answer]:
     body = turn.but(ask=Ask(llm, TURN), sources=sources, helps=Ask(llm, HELPS) if compares else None)
-    loop = Loop(body, max_steps=turns + 2 * reflections)
+    loop = Loop(body, max_steps=turns + 2 * reflections)  # each reflection grants two turns (`accept_or_doubt`)
     return begin.but(turns=turns, reflections=reflections) >> loop >> finish.but(force=Ask(llm, FORCED, 128))
 
 

@@ -50,6 +50,7 @@ def read_each(
     if not ranking.hits:
         return answer_without_passages(ranking.query, generate)
     best, score = Answer("I do not know.", stop_reason="abstained", evidence=ranking), float("-inf")
+    # each costs four calls, as declared above
     for number, passage in enumerate(number_passages(ranking.cut(PASSAGES), 8000)):
         prompt = READ.prompt_for(
             {"question": ranking.query.question, "passages": (passage,)}, sample=ranking.query.sample
@@ -83,8 +84,9 @@ def expected_value(tokens: tuple[Token, ...], values: Mapping[str, float]) -> fl
     mass: dict[str, float] = {}
     for token in tokens:
         plain = _normalize_token(token.text)
+        # Models cut a label into several tokens, of which this is the first.
         matches = [label for label in plain_values if plain and label.startswith(plain)]
-        if len(matches) == 1:
+        if len(matches) == 1:  # a token that begins several labels speaks for none
             mass[matches[0]] = mass.get(matches[0], 0.0) + exp(token.logprob)
     total = fsum(mass.values())
     return fsum(plain_values[label] * probability for label, probability in mass.items()) / total if total else 0.0

@@ -60,7 +60,7 @@ class Tree(State):
 
     def add_children(self, new_pairs: list[Pair], depth: int) -> "Tree":
         """Add meanings below a leaf; they are leaves themselves unless they lie too deep."""
-        new_pairs = new_pairs[: NODES - len(self.pairs)]
+        new_pairs = new_pairs[: NODES - len(self.pairs)]  # one reply may hold more meanings than there is room for
         leaves = tuple((question, depth + 1) for question, _ in new_pairs if depth < DEPTH)
         return self.but(
             pairs=(*self.pairs, *new_pairs),
@@ -80,6 +80,7 @@ def by_words(ranking: Ranking, *, show: int = 5) -> Ranking:
     analyzer = Analyzer()
     words = [frozenset(analyzer.words(node.indexed_text)) for node in ranking.nodes]
     holders = Counter(word for node_words in words for word in node_words)
+    # sorted: sums of floats depend on the order, a set's on the process
     query_words = sorted(set(analyzer.words(ranking.query.question)))
     hits = [
         hit.but(score=sum(log(1 + len(words) / holders[word]) for word in query_words if word in node_words))
@@ -95,10 +96,11 @@ def expand(tree: Tree, *, ask: Ask, holds: Ask, nearest: Nearest) -> Tree:
     (question, depth), *rest = tree.leaves
     tree = tree.but(leaves=tuple(rest), expansions=tree.expansions + 1)
     near = nearest(tree.found.but(query=tree.found.query.asking(question)))
+    # A number of its own for each draw: a leaf that is asked again must get another reply.
     lines = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=show_hits(near))
     tree = tree.add_children(keep_confirmed(tree, parse_new_pairs(tree, lines), near, holds), depth)
     if not tree.pairs and tree.is_pruned and (tree.restarts >= RESTARTS or tree.expansions >= 10):
-        tree = tree.but(is_pruned=False, restarts=0)
+        tree = tree.but(is_pruned=False, restarts=0)  # nothing was confirmed: now all are taken, with restarts anew
     if len(tree.pairs) >= NODES:
         return tree.but(stop="full")
     return tree.but(stop="exhausted") if tree.restarts >= RESTARTS else tree
@@ -111,6 +113,7 @@ def parse_new_pairs(tree: Tree, lines: tuple[str, ...]) -> list[Pair]:
     }
     new_pairs: dict[str, Pair] = {}
     for line in lines:
+        # Replies in Chinese or Japanese have the wide bar.
         question, bar, answer = (part.strip() for part in line.replace("｜", "|").partition("|"))
         if bar and question and answer and normalize_text(question) not in known_questions:
             new_pairs.setdefault(normalize_text(question), (question, answer))

@@ -89,7 +89,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     max_tokens: int = 128
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 7  # 5: one rule for abstentions; 7: more forms of a model's thought are left out
 
     prompt_file = Reader.prompt_file
 
@@ -197,7 +197,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     max_characters: int = 20_000
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 2: NaN is no probability; 4: one rule for abstentions
     cached: ClassVar[bool] = True
 
     prompt_file = Reader.prompt_file

@@ -53,6 +53,7 @@ class Clues(NamedTuple):
     passage: float = 0.0
 
 
+# Fitted by benchmarks/extract_fit.py, but for `idle`: -99 leaves such a sentence no chance.
 LEXICAL = Clues(rank=-2.53, own=9.17, near=4.42, pairs=2.26, idle=-99.0, figure=2.16, definition=5.0, whole=0.0)
 EMBEDDED = Clues(
     rank=-1.11,
@@ -118,7 +119,7 @@ def clues(
             row_terms = sentence_terms.union(passage_terms[passage.heads.get(place, place)])
             nearby_terms = heading_terms.union(row_terms, *passage_terms[max(0, place - 1) : place + 2])
             is_idle = (
-                sentence in earlier_sentences
+                sentence in earlier_sentences  # chunks overlap, and a quote may not come twice
                 or place in passage.headings
                 or _QUESTION.search(sentence) is not None
                 or sentence_terms <= heading_terms.union(question_terms.terms)
@@ -217,7 +218,7 @@ class _QuestionTerms:
         n = max(FEWEST, len(sentences))
         self.terms = {term: math.log(1 + (n - df[term] + 0.5) / (df[term] + 0.5)) for term in terms}
         self.subject = frozenset(self.terms).difference(_function_terms(analyzer)) or frozenset(self.terms)
-        self.total = sum(self.terms.values()) or 1.0
+        self.total = sum(self.terms.values()) or 1.0  # a question may have no terms
         self.pairs = frozenset(pairwise(terms))
         self.figures = _figures(question) if _WANTS_FIGURE.search(question) else None
         subject = _WANTS_DEFINITION.match(question)
@@ -251,6 +252,7 @@ def _figures(text: str) -> frozenset[str]:
 
 def _add_likeness(lexical: Sequence[Clues], lengths: Sequence[int], cosines: Sequence[float]) -> list[Clues]:
     mean = sum(cosines) / len(cosines) if cosines else 0.0
+    # equal ones have none
     deviation = math.sqrt(sum((cosine - mean) ** 2 for cosine in cosines) / max(1, len(cosines))) or 1.0
     likeness = [(cosine - mean) / deviation for cosine in cosines]
     result: list[Clues] = []
@@ -279,7 +281,7 @@ def count_words(text: str) -> float:
     >>> count_words("The moon pulls."), count_words("月が引く"), count_words("東京 tower")
     (3.0, 2.0, 2.0)
     """
-    if text.isascii():
+    if text.isascii():  # with blanks between its words: no pattern has to look for scripts without
         return float(len(text.split()))
     rest, characters = _UNSPACED.subn(" ", text)
     return len([word for word in rest.split() if any(map(str.isalnum, word))]) + characters / 2
@@ -328,7 +330,7 @@ def _split_clauses(text: str, start: int, end: int, longest: int) -> Iterator[tu
 
 def _find_cut(pattern: re.Pattern[str], text: str, start: int, end: int) -> int | None:
     """Return the end of the match nearest to the middle; None if that lies in the first or last quarter."""
-    margin = (end - start) // 4
+    margin = (end - start) // 4  # no piece is a scrap, and the recursion stays flat
     ends = [match.end() for match in pattern.finditer(text, start + margin, end - margin)]
     return min(ends, key=lambda position: abs(position - (start + end) // 2), default=None)
 
@@ -455,7 +457,7 @@ class Extract(Operator[Ranking, Answer]):
     abstention: str = "No passage was found that answers this."
     live_markdown: bool = False
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 6  # 4: Markdown is inert; 5: no questions or headings; 6: kept only with an embedder
 
     @property
     def cached(self) -> bool:  # type: ignore[override]
@@ -521,7 +523,7 @@ def cosines(reads: Sequence[PassageSentences], embedder: Embedder | None) -> lis
     """Return the cosine of each sentence with its question, or None without an embedder."""
     if embedder is None:
         return [None] * len(reads)
-    questions = list(dict.fromkeys(read.question for read in reads))
+    questions = list(dict.fromkeys(read.question for read in reads))  # one question may have many rankings here
     question_vectors = dict(zip(questions, embedder.embed(questions, kind="query"), strict=True))
     vectors_of_reads = sentence_vectors(embedder, [[passage.sentences for passage in read.passages] for read in reads])
     return [

@@ -114,7 +114,7 @@ class FString(Operator[Ranking, Prompt]):
     max_passages: int = 5
     max_characters: int = 20_000
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: marks in passages are told from those of the prompt
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "max_characters")
@@ -187,7 +187,7 @@ class Generate(Operator[Prompt, Generation]):
     stop: tuple[str, ...] = ()
     logprobs: bool = False
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: a thought without a beginning is left out too
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -198,4 +198,5 @@ class Generate(Operator[Prompt, Generation]):
         return generate_answer(self.llm, value, emit, max_tokens=self.max_tokens, **options)
 
     def reads(self, value: Prompt, /) -> object:
+        # at temperature 0 all samples are equal: one call serves them all
         return value if self.temperature > 0 else value.messages

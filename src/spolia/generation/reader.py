@@ -73,7 +73,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 9  # 7: one rule for abstentions; 8, 9: more forms of a model's thought are left out
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
@@ -131,6 +131,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
         return f"spolia:generation/prompts/{self.prompt}.txt" if _SHIPPED.fullmatch(self.prompt) else self.prompt
 
     def _sample(self, ranking: Ranking) -> int:
+        # at temperature 0 all draws are equal: one call serves them all
         return ranking.query.sample if self.temperature > 0 else 0
 
     def _fit(self, ranking: Ranking) -> Ranking:
@@ -144,7 +145,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             raise EmptyReply(f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again.")
         cited = citations(markers.used, ranking.hits)
         is_cut = generation.finish_reason == "length"
-        if not is_cut and abstains(text, bool(cited), self.abstention):
+        if not is_cut and abstains(text, bool(cited), self.abstention):  # a reply that was cut may begin like a refusal
             return Answer(text, (), "abstained", ranking)
         return Answer(text, cited, "cap" if is_cut else "answered", ranking, markers.faults(needs_marks))
 
@@ -219,7 +220,7 @@ class ClosedBook(Operator[Query, Answer]):
     max_tokens: int = 256
     temperature: float = 0.0
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: one rule for abstentions; 3: more forms of a model's thought are left out
 
     def __post_init__(self) -> None:
         super().__post_init__()

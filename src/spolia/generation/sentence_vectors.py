@@ -79,6 +79,7 @@ def _embed_cached(embedder: Embedder, sentences: Sequence[str]) -> dict[str, Vec
         fresh = {text: row.copy() for text, row in zip(missing, rows, strict=True)}
         if len(_vector_cache) + len(fresh) > KEPT_SENTENCES:
             _vector_cache.clear()
+        # Without a lock: at worst two threads compute the same vector.
         _vector_cache.update({(owner, text): row for text, row in fresh.items()})
         vectors |= fresh
     return vectors

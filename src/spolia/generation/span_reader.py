@@ -49,7 +49,7 @@ class SpanReader(Operator[Ranking, Answer]):
     abstention: str = "No passage was found that answers this."
     live_markdown: bool = False
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 4, 5: Markdown in a quote is inert
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -68,6 +68,7 @@ class SpanReader(Operator[Ranking, Answer]):
         if not candidates:
             emit(self.abstention)
             return Answer(self.abstention, (), "abstained", ranking)
+        # equal scores: the better passage; nodes do not compare
         *_, node, span = max(candidates, key=lambda candidate: candidate[:2])
         quote = node.text[span.start : span.end]
         cited = Citation("1", node.id, node.document, node.uri, quote, node.span_of(span.start, span.end))

@@ -79,7 +79,7 @@ class VerifyClaims(Operator[Answer, Answer]):
     max_tokens: int = 512
     abstention: str = "I found nothing that supports an answer."
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: marks in passages are told from those of the prompt
 
     def __post_init__(self) -> None:
         refuse_counts(self, "evidence", "max_claims", "characters", "max_tokens")
@@ -121,6 +121,7 @@ class VerifyClaims(Operator[Answer, Answer]):
         return () if [plain_words(claim) for claim in claims] == [NOTHING] else claims
 
     def _find_evidence(self, claims: Sequence[str], query: Query) -> list[Ranking]:
+        # The vector is that of the question, and would find the same for each claim.
         results = self.search.batch([query.but(text=claim, question=claim, vector=None) for claim in claims])
         return [ranking.cut(self.evidence) for ranking in require_successes(results)]
 
@@ -131,6 +132,7 @@ class VerifyClaims(Operator[Answer, Answer]):
             for claim, ranking in zip(claims, evidence, strict=True)
             if ranking.hits
         ]
+        # in turn, for claims with evidence only
         verdicts = iter(replies(Ask(self.llm, self.verdict, self.max_tokens), briefs))
         return [next(verdicts) if ranking.hits else UNKNOWN for ranking in evidence]
 
@@ -138,6 +140,7 @@ class VerifyClaims(Operator[Answer, Answer]):
         self, supported: Sequence[tuple[str, Ranking]], dropped: Sequence[str], query: Query, question: str
     ) -> Answer:
         """Answer from the supported claims, with citations of their evidence."""
+        # A passage that supports several claims has one number.
         hits = list({hit.node.id: hit for _, ranking in supported for hit in ranking.hits}.values())
         ids = [hit.node.id for hit in hits]
         facts = [
@@ -154,6 +157,7 @@ class VerifyClaims(Operator[Answer, Answer]):
         (reply,) = replies(
             Ask(self.llm, self.draft, self.max_tokens), [Brief.from_texts(facts="\n".join(facts), question=question)]
         )
+        # A model may bring back what was dropped; the facts by themselves do not.
         unusable = isinstance(reply, Failure) or plain_words(reply) in ("", NOTHING) or repeats(reply, dropped)
         return " ".join(facts) if unusable else str(reply)
 
@@ -230,10 +234,12 @@ class VerifyGrounding(Operator[Query, Answer]):
     def apply(self, value: Query, /) -> Answer:
         ranking = self.search(value)
         for number in range(self.max_rounds):
+            # Another sample each round, or a cache would give the same answer again.
             answer = self.read(ranking.but(query=ranking.query.but(sample=value.sample + number)))
             verdict = self._judge(ranking, answer)
             if verdict == RIGHT:
                 return answer
+            # after the last round nobody would read the passages
             if verdict == WRONG_PASSAGES and number + 1 < self.max_rounds:
                 ranking = self.search(self.rewrite(value.but(sample=value.sample + number + 1)))
         return answer if answer.abstained else answer.but(stop_reason="cap")

@@ -78,11 +78,11 @@ class Cache:
         self.database, self.entries, self.replace, self.redact = database, entries, replace, redact
         self._entries: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._claims: dict[bytes, threading.Event] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # for both dicts, which the threads of a run share
 
     def seeded(self, seed: int) -> "Cache":
         """Return a view of this cache with entries of its own, so that what has another seed is computed again."""
-        view = copy(self)
+        view = copy(self)  # shallow: entries, claims and the file are shared, and the salt keeps the keys apart
         view.salt = str(seed).encode()
         return view
 
@@ -93,7 +93,7 @@ class Cache:
             if entry is not None:
                 self._entries.move_to_end(key)
                 return entry
-        return self._read_entry(key)
+        return self._read_entry(key)  # outside the lock: a slow disk must not hold up what is in memory
 
     def save(
         self,
@@ -112,6 +112,7 @@ class Cache:
         self._keep_entry(key, entry)
         if self.database is not None:
             text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            # Redacted it would come back changed, so it is kept in memory only.
             if self.redact is not None and redact_json(text, self.redact) != text:
                 return
             raw = text.encode("utf-8", "surrogatepass")

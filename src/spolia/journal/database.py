@@ -16,7 +16,7 @@ from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreTooNew, pip_i
 from spolia.private_files import set_aside
 from spolia.record_files import connect, guard, is_guarded
 
-APPLICATION_ID = 0x53504A31
+APPLICATION_ID = 0x53504A31  # "SPJ1"
 SCHEMA_VERSION = 1
 SCHEMA = """
 CREATE TABLE spans (
@@ -50,7 +50,7 @@ PAGE_BYTES = 8192
 """Of a new file: the span of a ranking of 50 hits takes 1.4 kB, which in pages of 4 kB would need one of its own."""
 SOON_S = 0.05
 """Seconds in which writes are collected: one transaction for all of them takes a fraction of the CPU time."""
-IDLE_S = 5.0
+IDLE_S = 5.0  # how often the writer looks whether somebody still holds its journal
 Rows = Callable[[], Sequence[Sequence[Any]]]
 Write = tuple[str, Rows, int]
 
@@ -73,7 +73,7 @@ class JournalFile:
                 raise NotAStore(f"{error} Or name another file.") from error
             self.damaged = set_aside(path)
             open_journal_file(path).close()
-        self._at_exit = partial(_close, weakref.ref(self))
+        self._at_exit = partial(_close, weakref.ref(self))  # weak, or `atexit` would keep every journal alive
         atexit.register(self._at_exit)
 
     def _reset(self) -> None:
@@ -83,7 +83,7 @@ class JournalFile:
         self._wake, self._hurry, self._idle = threading.Event(), threading.Event(), threading.Event()
         self._idle.set()
         self._made_tables: set[str] = set()
-        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()  # the queue; the one connection that reads
         self._reader: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -114,7 +114,7 @@ class JournalFile:
     def schedule(self, call: Callable[[], None]) -> None:
         """Have the writer thread call this once, within `SOON_S`; closing the file calls it before."""
         self._reset_after_fork()
-        if call in self._scheduled:
+        if call in self._scheduled:  # without the lock: at worst it is added to a set that has it
             return
         with self._lock:
             is_closed = self._closed
@@ -136,7 +136,7 @@ class JournalFile:
         with self._lock:
             calls, self._scheduled = self._scheduled, set()
         for call in calls:
-            call()
+            call()  # outside the lock, which `hand_over` takes to write
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         self._reset_after_fork()
@@ -170,7 +170,7 @@ class JournalFile:
             self._closed = True
         self._notify(hurries=True)
         if self._thread is not None:
-            self._thread.join(10.0)
+            self._thread.join(10.0)  # not for ever: a disk may hang
         with self._reading:
             if self._reader is not None:
                 self._reader.close()
@@ -199,6 +199,7 @@ class JournalFile:
         self._hurry.clear()
         while True:
             with self._lock:
+                # taken as a whole, so that steps go on queueing while it is written
                 batch, self._queue = self._queue, deque()
                 if not batch:
                     self._idle.set()
@@ -224,6 +225,7 @@ class JournalFile:
                     guard(connection)
             self._made_tables |= tables
         except Exception as error:  # a row that cannot be described or written must not end the journal
+            # One bad row must not cost the others. A full disk or a lock would: each alone fails as well.
             if len(batch) > 1 and not isinstance(error, sqlite3.OperationalError):
                 for item in batch:
                     self._write(connection, deque((item,)))
@@ -248,7 +250,7 @@ def _run_writer(reference: weakref.ref[JournalFile]) -> None:
     with suppress(sqlite3.Error, StoreCorrupt):
         connection = open_connection(database.path)
     while True:
-        database = None
+        database = None  # holds none while it waits, so that one that nobody uses any more can be collected
         if wake.wait(IDLE_S):
             hurry.wait(SOON_S)
         database = reference()
@@ -264,19 +266,20 @@ def _run_writer(reference: weakref.ref[JournalFile]) -> None:
 def open_connection(path: Path) -> sqlite3.Connection:
     """Open a connection that waits for others instead of failing."""
     connection = connect(path, REMEDY, timeout_s=5.0)
-    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA synchronous = NORMAL")  # with a log, a power cut costs the last spans, never the file
     return connection
 
 
 def _is_ours(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big")
+        return file.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big")  # where SQLite's header has the application's id
 
 
 def open_journal_file(path: Path) -> sqlite3.Connection:
     """Open the file, make its tables if it is new, and refuse a file of another kind."""
     try:
         connection = open_connection(path)
+        # first: with a log or a table it changes nothing any more
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -306,6 +309,7 @@ def open_journal_file(path: Path) -> sqlite3.Connection:
 def _create(connection: sqlite3.Connection) -> None:
     with connection:
         connection.execute("BEGIN IMMEDIATE")
+        # another process has made them in between
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return
         for statement in split_statements(SCHEMA):

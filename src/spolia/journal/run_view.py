@@ -403,6 +403,7 @@ def render_page(view: RunView) -> str:
     return "".join((
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        # Texts of documents and models are shown: no script runs, and nothing is loaded.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         f"<title>Run {escape(view.run)}</title><style>{STYLE}</style></head><body>",
         render_fragment(view),

@@ -121,6 +121,7 @@ class Journal:
     ) -> None:
         self.database, self.buffer, self.values, self.redact = database, buffer, values, redact
         self.max_value_bytes, self.max_bytes = max_value_bytes, max_bytes
+        # steps append without a lock, which a deque allows
         self._rows: deque[tuple[tuple[Any, ...], Detail | None]] = deque()
         self._askers: deque[tuple[str, frozenset[str]]] = deque()
         self._handing_over = threading.Lock()
@@ -177,12 +178,14 @@ class Journal:
             self._memory, self._dropped = (memory := KnownHashes()), self.database.dropped
             self._make_tables()
         batch = DetailRows(spans, memory, redact, self.max_value_bytes)
+        # Counted as 0 rows, so that details of spans that were taken are not refused.
         self.database.write(PUT_VALUE, batch.values, 0)
         self.database.write(PUT_DETAIL, lambda: batch.details, 0)
         self.database.write(PUT_RUN, batch.runs, 0)
+        # Not after every write, since the oldest are found by adding up all sizes.
         if memory.bytes > self.max_bytes // 8:
             memory.bytes = 0
-            memory.hashes.clear()
+            memory.hashes.clear()  # what is dropped now has to be written when it comes again
             memory.operators.clear()
             self.database.write(PRUNE_VALUES, lambda: [(self.max_bytes,)], 0)
 
@@ -199,6 +202,7 @@ class Journal:
         if self._has_values():
             for table in ("trace_details", "trace_runs"):
                 self.database.write(f"DELETE FROM {table} WHERE run NOT IN (SELECT run FROM spans)", lambda: [()])
+            # to a half, so that not every close has to drop some
             self.database.write(PRUNE_VALUES, lambda: [(self.max_bytes // 2,)])
 
     def _has_values(self) -> bool:
@@ -224,6 +228,7 @@ class Journal:
         """Yield runs, newest last step first; steps are read only as far as runs are asked for."""
         run_ids, last = set[str](), (inf, "", 0)
         while rows := self._read(
+            # Goes on behind the last row; an OFFSET would read all rows before it again.
             "SELECT started, run, span FROM spans WHERE (started, run, span) < (?, ?, ?) "
             "ORDER BY started DESC, run DESC, span DESC LIMIT ?",
             (*last, STEPS_AT_ONCE),
@@ -253,6 +258,7 @@ class Journal:
     def first_search(self, run: str) -> str:
         """Return the first query that a step of a run gave or searched for, perhaps a rewritten one; else empty."""
         rows = self._read(
+            # The beginning tells which results to parse.
             "SELECT json_extract(result, '$.query') FROM spans WHERE run = ? AND result LIKE '{\"query\"%' "
             "ORDER BY span LIMIT 1",
             (run,),
@@ -343,7 +349,7 @@ class ForwardingJournal(Journal):
 
 def _flatten_rows(rows: Sequence[tuple[Any, ...]], redact: Redaction | None = None) -> list[list[Any]]:
     """Put the values of all rows in one row: one statement for all lets other threads go on once, not once a row."""
-    hits: dict[int, str] = {}
+    hits: dict[int, str] = {}  # by id, which stays theirs as long as the rows hold them
     return [[value for row in rows for value in _span_columns(redact, hits, *row)]]
 
 
@@ -357,7 +363,7 @@ def _span_columns(redact: Redaction | None, hits: dict[int, str], *row: Any) -> 
     if redact is not None:
         error = redact_text(error, redact)
         notes, result = redact_json(notes, redact), redact_json(result, redact)
-    error_text = error and error.encode("utf-8", "replace").decode()
+    error_text = error and error.encode("utf-8", "replace").decode()  # SQLite takes no half of a character
     return (run, span, parent, lane, step_name(op), *rest, error_text, notes, result)
 
 
@@ -378,7 +384,7 @@ def _new_run_ids() -> None:
 
 _run_ids: Iterator[int]
 _new_run_ids()
-os.register_at_fork(after_in_child=_new_run_ids)
+os.register_at_fork(after_in_child=_new_run_ids)  # or a child would count on with its parent's numbers
 
 
 def new_run_id() -> str:
@@ -478,6 +484,6 @@ class Runs:
         """Write what is pending, drop what is old where the file has grown too large, and close it."""
         self.journal.hand_over()
         if self.database.size() > self.max_bytes:
-            self.cache.prune(self.max_bytes // 2)
+            self.cache.prune(self.max_bytes // 2)  # to a half, so that not every close has to drop some
             self.journal.prune(1000)
         self.database.close()

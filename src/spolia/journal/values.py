@@ -80,7 +80,8 @@ def make_secret_redaction() -> Redaction | None:
     names_by_value = {value: name for name in names if is_secret(value := os.environ.get(name, ""))}
     if not names_by_value:
         return None
-    names_by_value |= {quoted(value)[1:-1]: name for value, name in names_by_value.items()}
+    names_by_value |= {quoted(value)[1:-1]: name for value, name in names_by_value.items()}  # also as JSON escapes it
+    # The longest first: one secret may be the beginning of another.
     pattern = re.compile("|".join(re.escape(value) for value in sorted(names_by_value, key=len, reverse=True)))
     return lambda text: pattern.sub(lambda match: f"[{names_by_value[match[0]]}]", text)
 
@@ -135,8 +136,9 @@ class KnownHashes:
     """Hashes that a journal knows to be written already."""
 
     hashes: dict[str, None] = field(default_factory=dict)
+    # Holds the operator too: else its id could become another one's.
     operators: dict[int, tuple[Operator[Any, Any], str]] = field(default_factory=dict)
-    entries: int = 20_000
+    entries: int = 20_000  # a hash that was dropped is written again, over an equal row
     bytes: int = 0
 
     def add(self, hash: str) -> bool:
@@ -233,6 +235,7 @@ class DetailRows:
         return f'{{"Ranking":{{"query":{{"use":"{self.hash_of(value.query)}"}},"hits":[{",".join(hits)}]{source}}}}}'
 
     def _encode_hit(self, hit: Hit) -> str:
+        # False for NaN and infinity; `isfinite` is a call, and most stored values are hits.
         is_finite = hit.score - hit.score == 0 and all(part - part == 0 for _, part in hit.parts)
         if type(hit) is Hit and type(hit.score) is float and not hit.found and is_finite:
             parts = f',"parts":{_to_json(hit.parts)}' if hit.parts else ""
@@ -259,6 +262,7 @@ class DetailRows:
 
 
 def _to_json(plain: Any) -> str:
+    # NaN is no JSON: no other reader takes it
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -324,7 +328,7 @@ class ValueReader(Mapping[str, Any]):
                 raise ValueLost(f"It cannot be read back: {error}") from error
         return self._values[hash]
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> bool:  # else `decode` takes it for an empty mapping, and names no objects
         return True
 
     def __contains__(self, hash: object) -> bool:

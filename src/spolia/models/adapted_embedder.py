@@ -57,7 +57,7 @@ class AdaptedEmbedder(Value):
 
     @property
     def waits(self) -> bool:
-        return getattr(self.embedder, "waits", True)
+        return getattr(self.embedder, "waits", True)  # one that does not say is taken for a server
 
     @property
     def scoped(self) -> bool:
@@ -77,7 +77,7 @@ class AdaptedEmbedder(Value):
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """Embed each text as a vector of length 1: float32, shape (texts, dimension)."""
         vectors = self.embedder.embed(texts, kind=kind)
-        if kind != "query" or not len(texts):
+        if kind != "query" or not len(texts):  # passages keep the vectors that the store has of them
             return vectors
         tensors = self.weights.tensors(PART)
         down, up = tensors.get(DOWN), tensors.get(UP)
@@ -91,7 +91,7 @@ class AdaptedEmbedder(Value):
 
 def apply_adapter(vectors: Vectors, down: Vectors, up: Vectors) -> Vectors:
     """Add its low-rank change to each vector, of length 1; return the same vectors if nothing changes."""
-    if not up.any():
+    if not up.any():  # untrained: the same vectors to the last bit, not scaled once more
         return vectors
     shifted = vectors + vectors @ down.T @ up.T
     # A vector that the change cancels has length 0; it must not become NaN.

@@ -50,13 +50,14 @@ def _vocabulary(path: Path) -> str:
         vocabulary = json.loads(path.read_bytes())["model"]["vocab"]
         tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return "of no vocabulary"
+        return "of no vocabulary"  # equals no pinned hash, so that the caller names the file
     return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
 
 
 def _cached_hash(kind: str, path: Path, compute: Callable[[Path], str]) -> str:
     status = path.stat()  # the change time too: a copy that keeps the modification time is still noticed
     stamp = [str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    # A path may hold bytes that are no UTF-8.
     name = hashlib.blake2b(f"{kind}|{stamp[0]}".encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     note = cache_folder() / "file_hashes" / f"{name}.json"
     record = checksums.recall(note) or {}

@@ -51,8 +51,9 @@ class FunctionEmbedder(Value):
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", getattr(self.function, "__name__", type(self.function).__name__))
-        if "<" in self.name:
+        if "<" in self.name:  # `<lambda>`, which all lambdas are called
             raise ModelError(f"{self.name} is not a name that a store could know the vectors by. Write name='...'.")
+        # A function whose code does not tell what it does equals itself only.
         code = str(id(self.function)) if hidden_dependency(self.function) else source_of(self.function)
         object.__setattr__(self, "code", code)
 
@@ -71,7 +72,7 @@ class FunctionEmbedder(Value):
         record_access(self)
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
-        rows = np.asarray(self._bind_kind(kind)(list(texts)), np.float64)
+        rows = np.asarray(self._bind_kind(kind)(list(texts)), np.float64)  # squares of float32 numbers may overflow
         lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
         if rows.ndim != 2 or len(rows) != len(texts) or not (np.isfinite(lengths).all() and lengths.all()):
             raise ModelError(
@@ -84,7 +85,7 @@ class FunctionEmbedder(Value):
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Estimate the length of each text: only the model could count."""
-        return [estimate_tokens(text) + 2 for text in texts]
+        return [estimate_tokens(text) + 2 for text in texts]  # models put a token before and after a text
 
     def covers(self, text: str) -> float:
         """Return 1: from here nobody can see what the model does not know."""

@@ -35,7 +35,7 @@ def download(repository: str, files: tuple[str, ...], revision: str = "") -> Pat
     return Path(folder)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=4)  # once a process: without a network each probe takes `PROBE_TIMEOUT_S`
 def _is_reachable(endpoint: str) -> bool:
     """Return whether the hub answers: the client itself would try for minutes on a machine without a network."""
     # Behind a proxy a direct connection fails although the client can reach the hub.

@@ -148,6 +148,7 @@ class _FoldedText:
 
     def __init__(self, text: str, folds: _Folds) -> None:
         self.text, self.folds, self.is_plain = text, folds, _NOT_PLAIN.search(text) is None
+        # The fast path of ASCII: each character stays one character, so that places are the same.
         self.folded = text.lower() if self.is_plain else text.translate(folds)
 
     def places(self) -> Sequence[int]:
@@ -165,6 +166,7 @@ _SPEAKER = pattern(
 @lru_cache(maxsize=256)
 def _mark_pattern(tags: frozenset[str]) -> re.Pattern[str]:
     """Compile the pattern of the beginning of a mark, or of one of these tags."""
+    # tried from the longest: `think` begins `thinking`
     names = sorted({tag.translate(_FOLDS) for tag in tags} | {*THOUGHTS}, key=len)
     words = join_patterns((*map(re.escape, reversed(names)), *_TOOLS, *_TOKENS))
     slash = r"\s*+[/∕⁄\\]?\s*+"
@@ -212,6 +214,7 @@ def escape_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
         mark.start() for mark in capital_marks if _has_capital(text[offsets[mark.start(1)] : offsets[mark.end(1)]])
     ]
     text = _replace(folded_text, starts)
+    # Twice: a model may read a rare line end as one, or not at all.
     for folds in (_FOLDS,) if folded_text.is_plain else (_FOLDS, _FOLDS_OF_LINES):
         lines = _FoldedText(text, folds)
         heads = [mark for mark in _SPEAKER.finditer(lines.folded) if _is_first(lines.folded, mark.start())]

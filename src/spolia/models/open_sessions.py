@@ -32,7 +32,7 @@ class OpenSessions(Generic[S]):
         """Return the session of a key; made on its first use, and again if `state` is another one."""
         with self._lock:
             entry = self._sessions.get(key)
-            if entry is None or entry[0] != state:
+            if entry is None or entry[0] != state:  # under the lock: two threads must not load one model twice
                 entry = self._sessions[key] = (state, make())
         return entry[1]
 

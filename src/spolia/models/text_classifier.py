@@ -307,6 +307,7 @@ class ChainFeatures(NamedTuple):
 
 def words(text: str) -> list[str]:
     """Return the words of a text in lower case, each once, in their order."""
+    # not a set: its order would differ from process to process
     return list(dict.fromkeys(_WORD.findall(text.casefold())))
 
 

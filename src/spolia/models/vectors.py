@@ -46,7 +46,7 @@ class SparseRows:
             raise ModelError(f"Sparse rows have {entries} terms and {len(self.weights)} weights. Write one for each.")
         follows = np.ones(entries, dtype=np.bool_)
         follows[1:] = self.terms[1:] > self.terms[:-1]
-        follows[ends[:-1][np.diff(ends) > 0]] = True
+        follows[ends[:-1][np.diff(ends) > 0]] = True  # the first term of a row follows none
         wrong = np.flatnonzero(~follows | (self.terms < 0) | ~np.isfinite(self.weights))
         if len(wrong):
             row = int(np.searchsorted(ends, wrong[0], side="right")) - 1
@@ -141,6 +141,7 @@ class TokenVectors:
         """Build them from the vectors of each text's tokens, scaled to length 1; zeros stay zeros."""
         rows = [np.asarray(text, dtype=np.float32).reshape(-1, dimension) for text in texts]
         vectors = np.concatenate([np.zeros((0, dimension), np.float32), *rows])
+        # squares of float32 numbers may overflow
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         unit = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
         return cls(np.cumsum([0, *map(len, rows)], dtype=np.int64), unit)
@@ -167,7 +168,7 @@ def max_sims(query: Vectors, texts: TokenVectors) -> npt.NDArray[np.float64]:
     query_columns = query.astype(np.float64).T
     for first in range(0, len(texts) if len(query) else 0, BATCH_TEXTS):
         starts = texts.offsets[first : first + BATCH_TEXTS + 1]
-        nonempty = np.flatnonzero(np.diff(starts))
+        nonempty = np.flatnonzero(np.diff(starts))  # `reduceat` takes an empty stretch for the row after it
         if len(nonempty):
             products = texts.vectors[starts[0] : starts[-1]].astype(np.float64) @ query_columns
             best = np.maximum.reduceat(products, starts[nonempty] - starts[0], axis=0)

@@ -17,6 +17,7 @@ from spolia.models.prompting.template import shorten
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Citation, Failure, Ranking
 
+# from the first blank of a run: else each blank of a long one is tried
 _MARKER = re.compile(r"(?<!\s)(\s*+)\[(\d{1,4})\]")
 
 
@@ -29,6 +30,7 @@ def renumber_citations(answers: Sequence[Answer]) -> tuple[list[str], list[list[
         new_numbers: dict[str, int] = {}
         for marker in dict.fromkeys(citation.marker for citation in answer.citations):
             own = [citation for citation in answer.citations if citation.marker == marker]
+            # Answers that cite the same stretch share its number.
             place = tuple((citation.node, citation.uri, citation.span) for citation in own)
             if place not in numbers:
                 numbers[place] = len(numbers) + 1
@@ -48,6 +50,7 @@ def merge_evidence(answers: Sequence[Answer]) -> Ranking | None:
     rankings = [answer.evidence for answer in answers if answer.evidence is not None]
     if not rankings:
         return None
+    # Backwards, so that of several hits of a node the first one stays.
     hits = {(hit.node.id, hit.node.uri): hit for ranking in reversed(rankings) for hit in reversed(ranking.hits)}
     order = dict.fromkeys((hit.node.id, hit.node.uri) for ranking in rankings for hit in ranking.hits)
     return rankings[0].but(hits=tuple(hits[key] for key in order), source="fused")
@@ -114,7 +117,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
     characters: int = 4_000
     max_tokens: int = 512
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: `[2]` in a text that an arm quotes is no citation
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")
@@ -135,6 +138,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
         markers = Markers(len(cited))
         text = markers.feed(reply) + markers.end()
         citations = tuple(citation for number in markers.used for citation in cited[number - 1])
+        # A reply of nothing but marks has no text.
         return Answer(text, citations, "answered", evidence, markers.faults()) if text else answers[0]
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -143,6 +147,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
     def _shorten_texts(self, texts: Sequence[str], question: str) -> list[str]:
         """Shorten long texts by the model, or cut them if that fails."""
         long = [text for text in texts if len(text) > self.characters]
+        # Bounded here too: what is to be shortened must itself fit into a prompt.
         briefs = [Brief.from_texts(question=question, answer=shorten(text, 10 * self.characters)) for text in long]
         short_replies = replies(Ask(self.llm, self.shorten, self.max_tokens), briefs)
         pairs = zip(long, short_replies, strict=True)

@@ -52,6 +52,7 @@ class PickArm(Operator[ArmScores, str]):
 
     def gives(self, input_type: Any, /) -> Any:
         arms = _find_arms(self, input_type)
+        # Scores are at most 1: under a higher floor only the default is named.
         return str if arms is None else literal_type((*(arms if self.floor <= 1 else ()), self.default))
 
     def apply(self, value: ArmScores, /) -> str:
@@ -60,6 +61,7 @@ class PickArm(Operator[ArmScores, str]):
         for arm, score in value.scores:
             if not math.isfinite(score):
                 degrade(f"The score of the arm {arm!r} is {score}; it is not counted.", partly=True)
+            # A score equal to the floor reaches it, one equal to an earlier arm's does not replace that arm.
             elif (score > highest or (not reached and score == highest)) and score > 0:
                 best, highest, reached = arm, score, True
         if not reached:
@@ -98,7 +100,7 @@ class Exceeds(Operator[ArmScores, str]):
 
     def gives(self, input_type: Any, /) -> Any:
         arms = _find_arms(self, input_type)
-        may_exceed = arms is None or (self.arm in arms and self.threshold < 1)
+        may_exceed = arms is None or (self.arm in arms and self.threshold < 1)  # scores are from 0 to 1
         may_not = arms is None or self.arm not in arms or self.threshold >= 0
         return literal_type((self.arm,) * may_exceed + (self.otherwise,) * may_not)
 
@@ -142,6 +144,7 @@ class Blend(Operator[Query, ArmScores]):
 
     def gives(self, input_type: Any, /) -> Any:
         super().gives(input_type)
+        # A judge of weight 0 is not asked, so its arms are none that may be named.
         judges = (self.first, self.second)[self.weight == 0 : 2 - (self.weight == 1)]
         arms = [arms_of(judge.gives(input_type)) for judge in judges]
         return ArmScores if None in arms else scores_of(dict.fromkeys(name for names in arms for name in names or ()))

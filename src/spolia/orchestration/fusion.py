@@ -79,6 +79,7 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
         return [ranking.query.weight for ranking in rankings]
 
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
+        # The fast path fetches only nodes that may be among the best; `from_rankings` is the plain version beside it.
         table = RankingTable.from_late_rankings(value) or RankingTable.from_rankings(value)
         weights = check_weights(len(value), self.weights_of(value))
         scores = self.scores(table, [self], np.array([weights], dtype=np.float64))
@@ -99,8 +100,10 @@ class RankingTable:
         """Align rankings for fusion; raise StepFailed without rankings."""
         if not rankings:
             raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
+        # Backwards, so that of several hits of a node the first one stays.
         hits_by_id = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]
         names = [[hit.node.id for hit in ranking.hits] for ranking in rankings]
+        # Two stores may use one id for different documents. That is rare, so names are built anew only then.
         if ambiguous_ids := _find_ambiguous_ids(rankings, hits_by_id):
             names = [[_name_document(hit.node, ambiguous_ids) for hit in ranking.hits] for ranking in rankings]
             hits_by_id = [
@@ -214,6 +217,7 @@ class _VariantGroup:
 
     def _weigh(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:
         """Return the weights by variant, and the variants by which rankings decide between equal scores."""
+        # Weights depend on these alone, and the questions of a sweep see few of them.
         key = tuple((ranking.source, ranking.query.weight) for ranking in rankings)
         if key not in self.weights:
             rows = [check_weights(len(rankings), variant.weights_of(rankings)) for variant in self.variants]

@@ -245,6 +245,7 @@ class Sufficient(Operator[Ranking, Verdict]):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_counts(self, "passages", "characters", "max_tokens")
+        # Other parsers do not tell what they may return, so they are trusted.
         labels = self.role.parser.options if isinstance(self.role.parser, OneOf) else ("sufficient",)
         if "sufficient" not in labels:
             raise WiringError(

@@ -79,6 +79,7 @@ class KnowledgeGuided(Operator[Query, Plan]):
         room = _MAX_RELATIONSHIPS
         open_: list[tuple[list[Edge], Entity, tuple[Entity, ...]]] = [([], entity, (entity,)) for entity in entities]
         while open_:
+            # first in, first out: all short paths come before the bound ends the search
             path, start, through = open_.pop(0)
             if path:
                 yield path, start, through[-1]
@@ -106,8 +107,9 @@ def find_named_entities(graph: PropertyGraph, words: list[str]) -> list[Entity]:
         by_name.setdefault(f" {' '.join(_words(entity.name))} ", []).append(entity)
     by_position: dict[int, list[Entity]] = {}
     for name in sorted(by_name, key=lambda name: (-len(name), name)):
-        if len(name) > 3 and name in text:
+        if len(name) > 3 and name in text:  # 3 with the blanks around it: a name of one letter occurs in any question
             by_position[text.index(name)] = by_name[name]
+            # Blanked out, not cut: a shorter name inside it does not count too, and places stay comparable.
             text = text.replace(name, " " * len(name))
     return [entity for place in sorted(by_position) for entity in by_position[place]]
 
@@ -116,6 +118,7 @@ def _write_steps(start: Entity, path: list[Edge]) -> tuple[str, ...]:
     """Write one question for each relationship; from the second on, about the previous answer."""
     steps = []
     for number, (kind, forward) in enumerate(path):
+        # a name like `#1` would stand for an answer
         about = f"#{number}" if number else start.name.replace("#", "")
         relation_words = " ".join(_words(kind))
         steps.append(f"{about} {relation_words} what?" if forward else f"What {relation_words} {about}?")

@@ -57,7 +57,7 @@ class ByLabel(Operator[Query, str]):
         super().__post_init__()
         refuse_no_arm(self.arms, self.short)
         refuse_counts(self, "max_tokens")
-        OneOf(tuple(name for name, _ in self.arms))
+        OneOf(tuple(name for name, _ in self.arms))  # refuses a name without a letter now, not at the first question
         if self.otherwise not in dict(self.arms):
             raise WiringError(
                 f"{self.short}: {self.otherwise!r} is not an arm. Write one of: {', '.join(dict(self.arms))}."
@@ -166,4 +166,4 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
 
 
 def _normalize_token(token: str) -> str:
-    return token.strip(" \t\n▁Ġ").casefold()
+    return token.strip(" \t\n▁Ġ").casefold()  # how tokenizers write a blank: ▁ (SentencePiece), Ġ (byte-level BPE)

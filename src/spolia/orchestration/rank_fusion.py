@@ -94,7 +94,7 @@ class ConvexCombination(Fusion):
     top_k: int = 10
     minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 6  # 4: NaN comes last; 5: z-scores are counted from what is absent
     normalisations: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from spolia.types import ArmScores, Query, lazy_property
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
+# scripts in which no blank ends a word
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 Arms = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -132,7 +133,7 @@ class ByMeaning(Operator[Query, ArmScores]):
     temperature: float = 0.1
     threshold: float = 0.2
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: vectors that are none raise an error
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -156,13 +157,14 @@ class ByMeaning(Operator[Query, ArmScores]):
         if best < self.threshold:
             note(f"No arm is similar enough: {best:.2f} at most, below {self.threshold}.")
             return ArmScores.from_scores(dict.fromkeys(similarities, 0.0))
+        # The best is subtracted so that exp cannot overflow at a low temperature.
         weights = {arm: math.exp((score - best) / self.temperature) for arm, score in similarities.items()}
         return ArmScores.from_scores({arm: weight / math.fsum(weights.values()) for arm, weight in weights.items()})
 
     def _cosines(self, query: Query) -> dict[str, float]:
         vector = query.vector if query.vector is not None else embed_checked(self.embedder, (query.text,), "query")[0]
         query_vector = np.asarray(vector, dtype=float)
-        length = float(np.linalg.norm(query_vector)) or 1.0
+        length = float(np.linalg.norm(query_vector)) or 1.0  # a vector of zeros has no direction: its cosines are 0
         cosines = {}
         for arm, vectors in self._description_vectors.items():
             cosines[arm] = max(math.fsum(row * query_vector) / length for row in vectors.astype(float))

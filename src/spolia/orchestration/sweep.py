@@ -76,6 +76,7 @@ def is_sweepable(flow: Operator[Any, Any]) -> bool:
 def _effective_steps(variant: Operator[Any, Any]) -> Operators:
     """Return the steps of a variant without identities."""
     steps = variant.steps if isinstance(variant, Then) else (variant,)
+    # a chain of identities keeps one to run
     return [step for step in steps if type(step) is not Identity] or steps[-1:]
 
 
@@ -91,6 +92,7 @@ def _build_runner(chains: Sequence[Operators]) -> VariantRunner:
     for row, (first, *_) in enumerate(chains):
         if _is_split(first):
             branches.setdefault(first.digest, (first.arms, []))[1].append(row)
+            # by digest: an arm of several branches is computed once
             arms |= {arm.digest: _effective_steps(arm) for arm in first.arms}
     if not branches:
         return _group_by_first_step(chains)

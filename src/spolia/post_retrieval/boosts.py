@@ -27,6 +27,7 @@ def find_latest_day(node: Node, field: str) -> float | None:
     >>> find_latest_day(Node("n", "", meta=(("day", "1970-01-02"), ("day", "soon"))), "day")
     1.0
     """
+    # Metadata may hold anything under this name.
     times = (str(value) for name, value in node.meta if name == field and value is not None)
     days = [to_days(Time(time)) for time in times if is_time(time)]
     return max(days, default=None)
@@ -170,12 +171,13 @@ class TimeDecay(Rearrangement):
     def compute_features(self, ranking: VariantRanking, /) -> tuple[list[float], list[float]]:
         """Return the relevance of each hit, and its age in days."""
         times = [find_latest_day(node, self.field) for node in ranking.nodes]
-        relevance, _ = min_max(ranking.scores)
+        relevance, _ = min_max(ranking.scores)  # whatever the retriever's scale: it is mixed with a number from 0 to 1
         now = to_days(Time(self.now)) if self.now else max((time for time in times if time is not None), default=0.0)
+        # A hit after `now` would have a negative age, and so a share above 1.
         return relevance, [math.inf if time is None else max(0.0, now - time) for time in times]
 
     def choose_hits(self, features: tuple[list[float], list[float]], /) -> tuple[Sequence[int], Sequence[float]]:
-        new = [2 ** (-age / self.half_life_days) for age in features[1]]
+        new = [2 ** (-age / self.half_life_days) for age in features[1]]  # an infinite age gives 0
         mixed = [(1 - self.weight) * g + self.weight * n for g, n in zip(features[0], new, strict=True)]
         order = sorted(range(len(mixed)), key=lambda at: -mixed[at])[: self.top_k]
         return order, [mixed[index] for index in order]
@@ -231,6 +233,7 @@ class TitleBoost(Rearrangement):
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
         for name in ("exact", "near", "named", "mentioned"):
+            # below 1 a fitting title would lower its hit; NaN fails it too
             if not 1 <= getattr(self, name) < float("inf"):
                 raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
 
@@ -242,17 +245,19 @@ class TitleBoost(Rearrangement):
 
     def choose_hits(self, features: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
         factors = {name: getattr(self, name) for name in ("exact", "near", "named", "mentioned")} | {"": 1.0}
+        # A negative score rises when it is divided.
         scores = [score * factors[fit] if score > 0 else score / factors[fit] for score, fit in features]
         order = sort_best_first(scores)[: self.top_k]
         return order, [scores[index] for index in order]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # the rankings of a sweep hold the same hits again and again
 def _find_factor(query: str, title: str) -> str:
     if not title or not query:
         return ""
     spellings = {query, _ARTICLE.sub("", query, count=1) if _ARTICLE.match(query) else query}
     lower = {text.lower() for text in spellings}
+    # "Mercury (planet)" is asked for as "Mercury": brackets only tell namesakes apart.
     core = (title[:-2].rpartition("(")[0].rstrip() if title.endswith(")") else "") or title
     if title in spellings:
         return "exact"

@@ -30,7 +30,7 @@ def select_heaviest(weights: Sequence[float], count: int) -> list[int]:
     [0, 1, 3]
     """
     order = sorted(range(len(weights)), key=lambda index: -weights[index])
-    return sorted(order[: max(0, count)])
+    return sorted(order[: max(0, count)])  # a negative count would leave out only the last ones
 
 
 def keep_heaviest(text: str, tokens: Sequence[Surprise], weights: Sequence[float], count: int) -> str:
@@ -43,6 +43,7 @@ def keep_heaviest(text: str, tokens: Sequence[Surprise], weights: Sequence[float
     indexes = select_heaviest(weights, count)
     words = [index for index, token in enumerate(tokens) if not text[token.start : token.end].isspace()]
     if indexes and words and not set(indexes).intersection(words):
+        # instead of a blank, so that the count stays
         indexes = sorted([*indexes[1:], max(words, key=lambda index: weights[index])])
     return join_spans(text, [(tokens[index].start, tokens[index].end) for index in indexes])
 
@@ -72,6 +73,7 @@ def split_segments(text: str, characters: int) -> Iterator[str]:
     start = 0
     while start < len(text):
         fitting = [end for end in ends if start < end <= start + characters]
+        # one sentence may be longer than a segment
         end = fitting[-1] if fitting else _find_cut(text, start, characters)
         yield text[start:end]
         start = end
@@ -117,13 +119,14 @@ class LLMLingua(Operator[Ranking, Ranking]):
     rate: float = 0.5
     segment: int = 1_000
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: words stay apart, and a text with a word keeps one
 
     def __post_init__(self) -> None:
         refuse_numbers(self, "a number above 0, up to 1", "rate")
         refuse_counts(self, "segment")
 
     def apply(self, value: Ranking, /) -> Ranking:
+        # Segments of one hit need those before them; hits do not need each other.
         results = gather([partial(self._compress_hit, hit) for hit in value.hits])
         return value.but(hits=tuple(require_successes(results)))
 
@@ -131,6 +134,7 @@ class LLMLingua(Operator[Ranking, Ranking]):
 
     def _compress_hit(self, hit: Hit) -> Hit:
         text = self._compress_text(hit.node.text)
+        # nothing is left out: the hit keeps its search text
         return hit if text == hit.node.text.strip() else show_text(hit, text)
 
     def _compress_text(self, text: str) -> str:
@@ -199,6 +203,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
         refuse_numbers(self, "a number from 0 to 1", "spread")
 
     def apply(self, value: Ranking, /) -> Ranking:
+        # a blank text has no token to weigh
         legible = [hit for hit in value.hits if hit.node.text[: self.characters].strip()]
         hits = self._order_hits(legible, value.query.question)
         if not hits:
@@ -239,6 +244,7 @@ def split_budget(lengths: Sequence[int], target: int, spread: float) -> list[int
     rate, room = target / max(1, sum(lengths)), target
     counts: list[int] = []
     for place, length in enumerate(lengths):
+        # all fits: no text is cut
         own = min(1.0, max(0.0, rate + spread * (1 - 2 * place / len(lengths)))) if rate < 1 else 1.0
         count = min(room, max(0 if counts else 1, math.floor(own * length + ALMOST)))
         counts.append(count)
@@ -283,7 +289,7 @@ class Extractive(Operator[Ranking, Ranking]):
     analyzer: Analyzer = field(default_factory=Analyzer)
     scorer: Scorer | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: a trained scorer may judge the sentences
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -333,7 +339,7 @@ def find_sentences(ranking: Ranking) -> list[SentenceSpan]:
 
 def keep_sentences(ranking: Ranking, spans: Sequence[SentenceSpan]) -> Ranking:
     """Reduce each hit to its kept sentences; a hit without any is dropped."""
-    by_hit = groupby(spans, lambda span: span.hit)
+    by_hit = groupby(spans, lambda span: span.hit)  # spans come hit by hit, without which `groupby` would split hits
     return ranking.but(
         hits=tuple(_keep_spans(ranking.hits[index], [(span.start, span.end) for span in own]) for index, own in by_hit)
     )
@@ -344,7 +350,7 @@ def _keep_spans(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit:
     text = hit.node.text
     kept_text = " ".join(text[start:end] for start, end in spans)
     parts: tuple[Node, ...] = ()
-    if is_cut(hit.node) and not hit.found:
+    if is_cut(hit.node) and not hit.found:  # others have no place in the document, or are cited by what was found
         parts = tuple(
             hit.node.but(text=text[start:end], span=hit.node.span_of(start, end), search_text="")
             for start, end in spans
@@ -418,8 +424,10 @@ class SelectiveContext(Operator[Ranking, Ranking]):
         """Return start, end and mean surprise of the units of a sentence."""
         if self.unit == "token":
             return [(token.start, token.end, token.nats) for token in tokens]
+        # The pattern matches the empty end too.
         spans = [(0, len(text))] if self.unit == "sentence" else [m.span() for m in _PHRASE.finditer(text) if m[0]]
         inside = [[token.nats for token in tokens if start <= token.start < end] for start, end in spans]
+        # A short phrase may lie inside a token that began before it.
         return [(*span, sum(own) / len(own) if own else 0.0) for span, own in zip(spans, inside, strict=True)]
 
     calls = unknown

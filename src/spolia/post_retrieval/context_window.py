@@ -31,6 +31,7 @@ def neighbours(
     nodes = snapshot.numbered_nodes(
         node.document, node.group, node.number - count_before, node.number + count_after, access
     )
+    # The hit stays, whatever the filter says of its own fields: the runs start from it.
     by_number = {neighbour.number: neighbour for neighbour in filter_nodes(snapshot, nodes, access, filter)} | {
         node.number: node
     }
@@ -115,6 +116,7 @@ class Neighbours(Operator[Ranking, Ranking]):
             for node in neighbours(snapshot, hit.node, self.before, self.after, principals, filter):
                 steps = abs(node.number - hit.node.number)
                 new = self._decay_hit(hit, node, steps)
+                # hits have no order: only the first three are compared
                 place = (descending_key(new.score), steps, rank, new)
                 if node.id not in best_places or place[:3] < best_places[node.id][:3]:
                     best_places[node.id] = place
@@ -122,8 +124,9 @@ class Neighbours(Operator[Ranking, Ranking]):
         return value.but(hits=tuple(hits[: self.top_k]))
 
     def _decay_hit(self, hit: Hit, node: Node, steps: int) -> Hit:
-        if not steps:
+        if not steps:  # the hit itself keeps its parts and what was found in it
             return hit
+        # infinity less infinity is NaN
         less = (1 - self.decay**steps) * abs(hit.score) if math.isfinite(hit.score) else 0.0
         return Hit(node, hit.score - less)
 
@@ -160,7 +163,7 @@ class SentenceWindow(Operator[Ranking, Ranking]):
     after: int = 3
     top_k: int | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: a quote is cited by its own page, not by all of the window
 
     def __post_init__(self) -> None:
         refuse_no_corpus(self.corpus, "SentenceWindow(corpus)")
@@ -172,7 +175,7 @@ class SentenceWindow(Operator[Ranking, Ranking]):
         filter = combine_filters(value.query.filter, run_filter())
         cut: dict[tuple[str, str], list[Hit]] = {}
         for hit in value.hits:
-            if is_cut(hit.node) and hit.node.number:
+            if is_cut(hit.node) and hit.node.number:  # others have no known place that a window could reach around
                 cut.setdefault((hit.node.document, hit.node.group), []).append(hit)
         windows: list[Hit] = []
         for (document, _), hits in cut.items():
@@ -215,6 +218,7 @@ def _merge_nodes(document: Document, best: Node, nodes: Sequence[Node]) -> Node:
     pages = _find_extent([page for span in spans if span.pages for page in span.pages])
     lines = [line for span in spans if span.lines for line in span.lines]
     seconds = [second for span in spans if span.seconds for second in span.seconds]
+    # pages count from 1: where those after the first begin
     starts = document.pages[pages[0] : pages[1]] if pages else ()
     span = Span(start, end, pages, _find_extent(lines), _find_extent(seconds), starts)
     return best.but(text=document.text[start:end], span=span, context=nodes[0].context, search_text="")
@@ -225,7 +229,7 @@ def _find_extent(places: Sequence[T]) -> tuple[T, T] | None:
 
 
 def _sort_hits(hits: Iterable[Hit], original: Sequence[Hit]) -> list[Hit]:
-    ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(original)))}
+    ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(original)))}  # backwards: the first rank stays
     return sorted(hits, key=lambda hit: (descending_key(hit.score), ranks[hit.node.id]))
 
 
@@ -253,7 +257,7 @@ def _contains(large: Node, small: Node) -> bool:
     if large.span is None or small.span is None or large.document != small.document:
         return False
     inside = large.span.start <= small.span.start and small.span.end <= large.span.end
-    return inside and len(small.text) < len(large.text)
+    return inside and len(small.text) < len(large.text)  # one of the same length is the shown node itself
 
 
 def show_text(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
@@ -331,6 +335,8 @@ class Mapped(Operator[Ranking, Ranking]):
     def _allowed_ids(self, snapshot: "Snapshot", pairs: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
         """Return the ids of the nodes that pass the filters."""
         principals, groups = access(), {hit.node.group for hit in value.hits}
+        # What a hit was made from needs not fulfil the query's filter, whose fields may be those of the smaller node
+        # alone.
         descendant_groups = {group for group in groups if self.target.name in snapshot.lineage_of(group)}
         containing = {node.id: node for hit, node in pairs if hit.node.group in descendant_groups}
         related = {node.id: node for _, node in pairs if node.id not in containing}

@@ -59,7 +59,9 @@ class WordSimilarity:
             for text in texts
         ]
         self.counts = np.array([len(words) for words in self.words], dtype=np.float64)
+        # An index from words to hits: each hit is compared only with those that share a word.
         holders = np.repeat(np.arange(len(texts)), [len(words) for words in self.words])
+        # the empty array is for a ranking without hits
         all_words = np.concatenate([np.zeros(0, np.int64), *self.words])
         order = np.argsort(all_words, kind="stable")
         self.holders, self.starts = holders[order], np.searchsorted(all_words[order], np.arange(len(numbers) + 1))
@@ -99,7 +101,8 @@ def _read_stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) ->
     snapshot = group.snapshot()
     embedding = snapshot.manifest(group.name).find_embedding(embedder.name)
     if embedding is None:
-        return [], np.zeros((0, embedder.dimension), np.float32)
+        return [], np.zeros((0, embedder.dimension), np.float32)  # all hits are embedded then
+    # vectors are found by the name, and another model may bear it
     refuse_other_embedder(embedding, group.name, embedder)
     keys = snapshot.keys_of({node.id for node in nodes if node.group == group.name})
     allowed = snapshot.allowed(group.name, access()).restrict_to(keys.values())
@@ -111,6 +114,7 @@ def _read_stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) ->
 
 def _normalize(vectors: Vectors) -> Vectors:
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    # a zero vector stays one, not NaN
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
@@ -151,7 +155,7 @@ class MMR(Operator[Ranking, Ranking]):
     relevance: float = 0.5
     top_k: int = 10
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: vectors are checked; 3: words are cut as the index cuts them
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -181,7 +185,7 @@ def choose_diverse(
     left = np.ones(count, dtype=np.bool_)
     choices: list[tuple[int, float]] = []
     for _ in range(min(top_k, count)):
-        scores = np.where(left, relevant - (1 - relevance) * nearest, -np.inf)
+        scores = np.where(left, relevant - (1 - relevance) * nearest, -np.inf)  # what is taken cannot be taken again
         best = int(np.argmax(scores))
         choices.append((best, float(scores[best])))
         left[best] = False

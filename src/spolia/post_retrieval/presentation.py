@@ -92,6 +92,7 @@ _FIELDS: Mapping[str, Callable[[Hit, int], Any]] = {
     "parent": lambda hit, rank: hit.node.parent,
     "number": lambda hit, rank: hit.node.number,
     "uri": lambda hit, rank: hit.node.uri,
+    # Lists, not tuples: what is read back from JSON is equal.
     "pages": lambda hit, rank: list(hit.node.span.pages) if hit.node.span and hit.node.span.pages else None,
     "lines": lambda hit, rank: list(hit.node.span.lines) if hit.node.span and hit.node.span.lines else None,
     "seconds": lambda hit, rank: list(hit.node.span.seconds) if hit.node.span and hit.node.span.seconds else None,
@@ -151,8 +152,9 @@ class Reorder(Operator[Ranking, Ranking]):
         if self.order == "ascending":
             return sorted(hits, key=lambda hit: (hit.score == hit.score, hit.score))  # NaN is the lowest
         if self.order == "best again":
-            return hits + hits[: len(hits) > 1]
+            return hits + hits[: len(hits) > 1]  # a lone hit is not shown twice
         shuffled = list(hits)
+        # Seeded by question and hits, so that a row is shuffled alike whatever was shuffled before it.
         random.Random("\0".join((str(self.seed), ranking.query.question, *(hit.node.id for hit in hits)))).shuffle(
             shuffled
         )

@@ -34,6 +34,7 @@ class Reranker(Function[Ranking, Ranking]):
         query_argument = {QUERY: value.query.text} if self.asks else {}
         if self.at_once:
             returned = self._call_function([hit.node for hit in value.hits], query_argument)
+            # a text would be a list of letters
             if isinstance(returned, (str, Node)) or not isinstance(returned, Iterable):
                 raise self._refuse_result(returned, "a list of nodes, or of one score for each")
             return value.but(hits=self._apply_all(value.hits, list(returned)))
@@ -57,15 +58,16 @@ class Reranker(Function[Ranking, Ranking]):
 
     def _apply_all(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
         if not all(isinstance(result, Node) for result in returned):
-            if len(returned) != len(hits):
+            if len(returned) != len(hits):  # `zip` could not tell which hit a missing score belongs to
                 raise self._refuse_result(returned, f"one score for each of the {len(hits)} nodes")
             return self._score_hits(hits, returned)
-        by_id = {hit.node.id: hit for hit in reversed(hits)}
+        by_id = {hit.node.id: hit for hit in reversed(hits)}  # backwards: of two hits of a node the first stays
         nodes = {result.id: result for result in reversed(returned) if isinstance(result, Node)}
         order = dict.fromkeys(result.id for result in returned if isinstance(result, Node))
         reranked = [self._keep_hit(by_id.get(id), nodes[id]) for id in order]
         if all(first.score >= second.score for first, second in pairwise(reranked)):
             return tuple(reranked)
+        # The order is the function's. Scores that contradict it would undo it in the next fusion or cut.
         return tuple(hit.but(score=1 / rank) for rank, hit in enumerate(reranked, 1))
 
     def _keep_hit(self, hit: Hit | None, node: object) -> Hit:
@@ -76,6 +78,7 @@ class Reranker(Function[Ranking, Ranking]):
 
     def _score_hits(self, hits: Sequence[Hit], scores: Sequence[object]) -> tuple[Hit, ...]:
         for score in scores:
+            # True is a number to Python, and here a mistake: who means "keep it" returns the node.
             if isinstance(score, bool) or not isinstance(score, Real) or score != score:
                 raise self._refuse_result(score, "a number for every node, or the node itself, or None to drop it")
         pairs = zip(hits, map(float, scores), strict=True)  # type: ignore[arg-type]

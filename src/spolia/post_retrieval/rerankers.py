@@ -89,7 +89,7 @@ class ModelReranker(Operator[Ranking, Ranking]):
             return best
         try:
             scores = self.scores_of(value.query.question, best.nodes)
-        except (ModelUnavailable, ModelRejected) as error:
+        except (ModelUnavailable, ModelRejected) as error:  # a server that is down costs the order, not the answer
             if self.strict:
                 raise
             degrade(f"{type(self).__name__} could not be asked ({error}); the hits keep their order.", error=error)
@@ -101,7 +101,7 @@ class ModelReranker(Operator[Ranking, Ranking]):
         return value.query.question, value.source, judged_hits
 
     def _order_hits(self, hits: Sequence[Hit], scores: Sequence[float]) -> tuple[Hit, ...]:
-        if len(scores) != len(hits):
+        if len(scores) != len(hits):  # scores of the wrong hits would go unnoticed
             raise ModelError(
                 f"{type(self).__name__} was given {len(hits)} texts and got {len(scores)} scores. Correct the model."
             )
@@ -112,7 +112,7 @@ class ModelReranker(Operator[Ranking, Ranking]):
             degrade(message, partly=bool(finite_scores))
         if not finite_scores:
             return tuple(hits)
-        lowest = min(finite_scores)
+        lowest = min(finite_scores)  # what has no score comes last, with the lowest, so that scores stay in order
         order = sorted(range(len(hits)), key=lambda at: (finite[at] is None, -(finite[at] or 0.0)))
         return tuple(hits[index].but(score=lowest if (score := finite[index]) is None else score) for index in order)
 
@@ -121,6 +121,7 @@ def _to_finite(score: float) -> float | None:
     """Return a score as a finite number; None for NaN."""
     if math.isnan(score):
         return None
+    # an infinite score would leave fusions without a scale
     return max(-sys.float_info.max, min(sys.float_info.max, score))
 
 
@@ -311,7 +312,7 @@ class MonoT5(PromptReranker):
 
     llm: ForetellsTokens
     top_k: int = 10
-    judged: int = 20
+    judged: int = 20  # each is a call of the model
     prompt: str = "spolia:post_retrieval/prompts/relevance.txt"
     relevant: str = "true"
     irrelevant: str = "false"
@@ -347,7 +348,7 @@ def _find_logprob(tokens: Sequence[Token], word: str) -> float | None:
         return math.nan
     return (
         math.log(math.fsum(map(math.exp, logprobs)))
-        if logprobs and max(logprobs) > -700
+        if logprobs and max(logprobs) > -700  # exp below -745 is 0, which has no logarithm
         else max(logprobs, default=None)
     )
 
@@ -355,7 +356,7 @@ def _find_logprob(tokens: Sequence[Token], word: str) -> float | None:
 def _share(first: float, second: float) -> float:
     """Return exp(first) / (exp(first) + exp(second)), however small both are."""
     difference = first - second
-    return 0.0 if difference < -700 else 1 / (1 + math.exp(-difference))
+    return 0.0 if difference < -700 else 1 / (1 + math.exp(-difference))  # exp overflows above 709
 
 
 @dataclass(frozen=True)
@@ -464,7 +465,7 @@ class RankGPT(ModelReranker):
             ]
         scores = [0.0] * len(texts)
         for rank, index in enumerate(order, 1):
-            scores[index] = 1 / rank
+            scores[index] = 1 / rank  # the model gives an order only
         return scores
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -534,6 +535,7 @@ class Critique(Operator[Ranking, Ranking]):
             for node in value.nodes
         ]
         verdicts = replies(Ask(self.llm, self.role, self.max_tokens), briefs)
+        # A failure stays, too.
         useful = tuple(hit for hit, judgement in zip(value.hits, verdicts, strict=True) if judgement is not False)
         if value.hits and not useful:
             message = f"{self.llm.name} found none of {len(value.hits)} hits of use; the best one stays."
@@ -586,6 +588,7 @@ class PictureReranker(ModelReranker):
 
 def _read_picture(snapshot: "Snapshot", node: Node, principals: frozenset[str]) -> bytes:
     """Return the picture that a node shows; empty if it shows none."""
+    # Most nodes show no picture: their documents are not read for one.
     document = snapshot.find_document(node.document, principals) if "image" in dict(node.meta) else None
     image = picture_of(node, document) if document is not None else ""
     return snapshot.image(node.document, image, principals) if image else b""

@@ -35,10 +35,10 @@ def select_best_share(scores: Sequence[float], share: float) -> list[int]:
     count = max(1, math.floor(len(scores) * share + ALMOST))
     numbers = [-math.inf if score != score else score for score in scores]  # NaN after those, by the second key
     places = range(len(scores))
-    if numbers.count(-math.inf):
+    if numbers.count(-math.inf):  # Only then can NaN be among them; the other order needs no call for each score.
         order = sorted(places, key=lambda index: (scores[index] != scores[index], -numbers[index]))
     else:
-        order = sorted(places, key=numbers.__getitem__, reverse=True)
+        order = sorted(places, key=numbers.__getitem__, reverse=True)  # `reverse` keeps equal scores in their order
     return sorted(order[:count])
 
 

@@ -113,7 +113,7 @@ class TreeSummarise(Operator[Ranking, Ranking]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")
-        refuse_counts(self, "width", minimum=2)
+        refuse_counts(self, "width", minimum=2)  # with 1 a level would never be shorter than the one below
 
     def apply(self, value: Ranking, /) -> Ranking:
         if len(value.hits) < 2:
@@ -132,6 +132,7 @@ class TreeSummarise(Operator[Ranking, Ranking]):
             for group in groups
             if len(group) > 1
         ]
+        # in turn: lone passages were not asked
         merged_texts = iter(replies(Ask(self.llm, self.role, self.max_tokens), briefs))
         return [_choose_text(group, next(merged_texts)) if len(group) > 1 else group[0] for group in groups]
 

@@ -57,7 +57,7 @@ class ChainOfVerification(Operator[Query, Answer]):
     revised: Role[str] = REVISED
     max_tokens: int = 512
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 3: a refusal is no question; 5: a thought is no part of a reply
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,6 +70,7 @@ class ChainOfVerification(Operator[Query, Answer]):
         self.planned.refuse_without("question", "draft")
         places = {"question": value.question, "draft": draft.text}
         plan = Ask(self.llm, self.planned, self.max_tokens)
+        # Each costs a call, and a model may write more than it was told to.
         questions = plan(Brief.from_texts(value.sample, questions=Setting(self.questions), **places))[: self.questions]
         if not (checks := self._answer_checks(value, questions)):
             return draft
@@ -83,6 +84,7 @@ class ChainOfVerification(Operator[Query, Answer]):
         checks = []
         for question, answer in zip(questions, self.answer.batch([query.asking(q) for q in questions]), strict=True):
             if isinstance(answer, Failure):
+                # A spent budget is the caller's decision; any other failure costs one check only.
                 if isinstance(answer.error, BudgetSpent):
                     raise answer.error
                 reason = f"A check could not be answered: {question!r:.80}: {answer.kind}: {answer.message}"

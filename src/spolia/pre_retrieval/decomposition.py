@@ -44,7 +44,7 @@ class Decompose(QueryLLM[Plan]):
     max_tokens: int = 512
     temperature: float = 0.0
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 3: a refusal is no step; 4: steps are read whole; 5: a thought is no part of a reply
     counts: ClassVar[tuple[str, ...]] = ("steps", "max_tokens")
 
     def apply(self, value: Query, /) -> Plan:
@@ -101,6 +101,7 @@ class LeastToMost(Operator[Plan, Queries]):
             for number, result in zip(numbers, results, strict=True):
                 if (answer := _plain_answer(result, texts[number])) is not None:
                     answers[number] = answer
+        # Levels mix the numbers; a reader sees the steps in the plan's order.
         return (plan.query, *(plan.query.rewritten(texts[number]) for number in sorted(texts)))
 
     def _fill_steps(self, plan: Plan, level: tuple[int, ...], answers: dict[int, str]) -> dict[int, str]:
@@ -125,9 +126,11 @@ class LeastToMost(Operator[Plan, Queries]):
 def _plain_answer(result: Answer | Failure, step: str) -> str | None:
     """Return an answer on one line, without markers; None without an answer."""
     if isinstance(result, Failure):
+        # A spent budget is the caller's decision; any other failure costs one step only.
         if isinstance(result.error, BudgetSpent):
             raise result.error
         degrade(f"A step could not be answered: {step!r:.80}: {result.kind}: {result.message}", partly=True)
         return None
+    # It is put into the middle of a question, where its full stop would end the sentence.
     text = " ".join(MARKER.sub("", result.text).split()).rstrip(".。")[:_MAX_ANSWER_CHARACTERS]
     return None if result.abstained or not text else text

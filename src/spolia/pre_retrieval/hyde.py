@@ -39,6 +39,7 @@ class ImaginedPassages(QueryLLM[Query]):
     def imagine(self, query: Query) -> tuple[str, ...]:
         """Return the passages that could be read, in the order of the draws."""
         brief = self.brief(query)
+        # draws of one sample have other numbers than the next one's, or a cache gives the same
         first = query.sample * self.passages
         results = self.ask.batch([brief.but(sample=first + number) for number in range(self.passages)])
         return tuple(filter(None, require_successes(results)))
@@ -81,7 +82,7 @@ class HyDE(ImaginedPassages):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: a thought is no part of a reply
 
     def apply(self, value: Query, /) -> Query:
         passages = self.imagine(value)
@@ -123,7 +124,7 @@ class AveragedHyDE(ImaginedPassages):
     max_tokens: int = 128
     temperature: float = 0.7
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 3: a thought is no part of a reply
     min_passages: ClassVar[int] = 0
 
     def __post_init__(self) -> None:

@@ -18,8 +18,8 @@ from spolia.pre_retrieval.query_llm import QueryLLM
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Query, Scalar
 
-_DEPTH = 5
-_EQUAL = ("=", "==", "is", "eq", "equals", "in", "one of", "contains")
+_DEPTH = 5  # of conditions in conditions; bounds the recursion over what a model wrote
+_EQUAL = ("=", "==", "is", "eq", "equals", "in", "one of", "contains")  # as models write it, whatever the prompt says
 _UNEQUAL = ("!=", "<>", "is not", "ne", "not in", "not")
 _BOUNDS = {">=": "at_least", "gte": "at_least", "<=": "at_most", "lte": "at_most", ">": "above", "gt": "above",
            "<": "below", "lt": "below"}  # fmt: skip
@@ -41,6 +41,7 @@ def parse_condition(data: Any, schema: Schema, depth: int = 0) -> Condition:
 
 def _parse_comparison(data: Mapping[str, Any], schema: Schema) -> Condition:
     name, compared = str(data.get("field")), str(data.get("is", "=")).strip().lower()
+    # of an unknown name: `schema.check` then says which names there are
     field = schema.by_name.get(name) or Field(name or "?")
     raw_value = data.get("value")
     values = tuple(
@@ -72,6 +73,7 @@ def _convert_value(value: Any, field: Field) -> Scalar:
         return value.lower() in ("true", "yes")
     if isinstance(value, float) and field.kind == "int" and value.is_integer():
         return int(value)
+    # 2020 for "2020"; True is an int too, but says nothing there.
     if isinstance(value, int) and not isinstance(value, bool) and field.kind in ("str", "time"):
         return str(value)
     if not isinstance(value, (str, int, float)):
@@ -137,11 +139,12 @@ class ConstructFilter(QueryLLM[Query]):
             conditions, problems = _parse_conditions(reply["conditions"], schema)
             if not problems:
                 break
+            # Cut, since it goes into the next prompt: a model may have repeated itself to the end.
             failed.append(f"{json.dumps(reply, ensure_ascii=False, default=str)[:2000]}\n\n" + "\n".join(problems))
         for problem in problems:
             degrade(f"A condition is dropped: {problem}", partly=bool(conditions))
         text = " ".join(str(reply["search"] or "").split())
-        query = value.rewritten(text) if 0 < len(text) <= 4 * len(value.text) else value
+        query = value.rewritten(text) if 0 < len(text) <= 4 * len(value.text) else value  # as `Rewrite.longest`
         return query.but(filter=combine_filters(value.filter, *conditions), origin=value) if conditions else query
 
     def calls(self, rows: int | None = None, /) -> int | None:

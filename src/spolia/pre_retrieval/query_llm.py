@@ -42,10 +42,11 @@ class Searches(Parser[tuple[str, ...]]):
     def parse(self, reply: str) -> tuple[str, ...]:
         if says_nothing(strip_thoughts(reply)):
             return ()
+        # all of them: repetitions are left out before any are cut
         lines = (_strip_quotes(line) for line in Lines(1000).parse(reply))
         texts: dict[str, str] = {}
         for line in lines:
-            if normalize_text(line) and not line.endswith((":", "：")):
+            if normalize_text(line) and not line.endswith((":", "：")):  # a line with a colon announces the others
                 texts.setdefault(normalize_text(line), line)
         if not texts:
             raise ValueError("it must be what to search for, one a line")
@@ -83,6 +84,7 @@ class Steps(Parser[tuple[str, ...]]):
             if normalize_text(step) and normalize_text(step) not in places and not refuses(step):
                 steps.append(step)
                 places[normalize_text(step)] = len(steps)
+            # A repeated step stands for the first one; 0 for one that was left out, which `_renumber` refuses.
             new_numbers[number] = places.get(normalize_text(step), 0)
         if not steps:
             raise ValueError("it must be questions, one a line, with their numbers")

@@ -44,7 +44,7 @@ class Rewrite(QueryLLM[Query]):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 3: a refusal is no query; 5: a thought is no part of a reply
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,7 +91,7 @@ class StepBack(QueryLLM[Queries]):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 5  # 3: a refusal is no query; 5: a thought is no part of a reply
 
     def apply(self, value: Query, /) -> Queries:
         text = self.read_reply(value)
@@ -135,7 +135,7 @@ class MultiQuery(QueryLLM[Queries]):
     max_tokens: int = 256
     temperature: float = 0.0
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: a refusal is no query; 3: items are read whole
     counts: ClassVar[tuple[str, ...]] = ("queries", "max_tokens")
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class Condense(QueryLLM[Query]):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 4  # 2: a refusal is no query; 4: a thought is no part of a reply
     counts: ClassVar[tuple[str, ...]] = ("messages", "characters", "max_tokens")
     shows: ClassVar[tuple[str, ...]] = ("question", "history")
 

@@ -39,6 +39,7 @@ class ShowRows(Operator[QueryRows, Ranking]):
             return Ranking(query, (), self.source)
         more = "\n(There are more rows.)" if value.cut else ""
         text = value.to_markdown() + more if value.rows else "(The statement found no rows.)"
+        # without the query: equal rows are one passage, whoever asked for them
         id = f"rows-{value.but(query=None).digest.hex()}"
         return Ranking(
             query, (Hit(Node(id, text, id, "rows", context=value.statement, uri=value.uri), 1.0),), self.source
@@ -96,6 +97,7 @@ class WithinRows(Operator[Query, Query]):
         return value.but(filter=combine_filters(value.filter, AnyOf(self.field, column_values)), origin=value)
 
     def _column_index(self, result: QueryRows) -> int:
+        # databases change the case of names without quotes, each in its way
         names = [name.lower() for name in result.columns]
         if self.column and self.column.lower() not in names:
             raise StepFailed(

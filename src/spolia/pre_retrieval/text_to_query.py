@@ -22,7 +22,7 @@ LIMITS = QueryLimits()
 DESCRIPTION_CHARACTERS = 24_000  # characters of a database's description that are shown to a model, by default
 _FENCED = re.compile(r"(?:```|~~~)[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+(?:```|~~~)|\Z)", re.DOTALL)
 _TAGGED = re.compile(r"<(sql|cypher|query|statement|answer)>(.*?)(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
-_VERBS = (
+_VERBS = (  # Also those that write: such a statement is found, so that its refusal can say why.
     "select|with|match|optional match|unwind|values|return|insert|update|delete|drop|create|alter|replace|pragma|"
     "attach|merge|call|copy|explain|truncate|begin|set"
 )
@@ -80,7 +80,7 @@ def _strip_statement(statement: str) -> str:
     """Return a statement without the semicolon after it, and without marks around it."""
     text = statement.strip()
     for mark in ("**", "*", "``", "`", '"', "'", "”"):
-        if text.endswith(mark) and text.count(mark) % 2:
+        if text.endswith(mark) and text.count(mark) % 2:  # an even count is the statement's own, as in `name = "a"`
             text = text.removesuffix(mark).rstrip()
     while text.endswith(";"):
         text = text[:-1].rstrip()

@@ -53,6 +53,7 @@ class AlignedLists:
         """Return int64[variants, top_k] by scores float64[variants, documents]; ties by weighted rank, then by name."""
         weighted_ranks = self.ranks[[index for index, weight in enumerate(weights) if weight > 0]]
         first = weighted_ranks.min(axis=0, initial=np.inf)
+        # Stable sorts, the least important first: by name, then by rank, then by score.
         contenders: list[int] = _find_contenders(scores, top_k).tolist()
         if self.find_names is None:
             in_order = sorted(contenders, key=self.names.__getitem__)
@@ -70,14 +71,16 @@ def _find_contenders(scores: Numbers, top_k: int | None) -> Places:
     variants, count = scores.shape
     if variants == 1 and top_k is not None and top_k < count:
         negated = -scores[0]
+        # A partition instead of a sort: only what may be among the best is named and sorted (benchmarks/fusion.py).
         last = np.partition(negated, top_k - 1)[top_k - 1]
-        if last == last:
+        if last == last:  # not NaN: then fewer than top_k have a number, and all contend
             return np.flatnonzero(negated <= last)
     return np.arange(count)
 
 
 def sum_exactly(rows: Sequence[Numbers]) -> Numbers:
     """Sum arrays of one shape, correctly rounded, so that their order makes no difference."""
+    # A sum of two numbers is correctly rounded already; only more need `fsum`, which is called once a document.
     if len(rows) <= 2:
         return rows[0] + rows[1] if len(rows) == 2 else rows[0]
     flat = np.stack(np.broadcast_arrays(*rows)).reshape(len(rows), -1)
@@ -88,5 +91,5 @@ def sum_exactly(rows: Sequence[Numbers]) -> Numbers:
 def competition_ranks(scores: Numbers) -> Numbers:
     """Return float64[n] ranks from 1 of ordered scores; neighbours with equal scores share the better rank."""
     numbers = np.arange(1, len(scores) + 1, dtype=np.float64)
-    numbers[1:][scores[1:] == scores[:-1]] = 0
+    numbers[1:][scores[1:] == scores[:-1]] = 0  # equal to its neighbour: takes over that one's rank below
     return np.maximum.accumulate(numbers) if len(numbers) else numbers

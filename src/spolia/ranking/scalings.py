@@ -20,7 +20,7 @@ def to_finite(scores: Sequence[float] | Numbers) -> Numbers:
     numbers = np.asarray(scores, dtype=np.float64)
     if np.isfinite(numbers).all():
         return numbers
-    bounded = np.nan_to_num(numbers, nan=np.nan)
+    bounded = np.nan_to_num(numbers, nan=np.nan)  # replaces infinities only
     is_number = ~np.isnan(bounded)
     return np.where(is_number, bounded, bounded[is_number].min() if is_number.any() else 0.0)
 
@@ -71,7 +71,7 @@ def z_score(scores: Sequence[float]) -> tuple[list[float], float]:
 def _deviations(scores: Sequence[float]) -> Numbers:
     """Return (s - μ) / σ; all 0 if all are equal."""
     values = _scale_from_lowest(scores)  # affine, so z is the same, and squares neither overflow nor vanish
-    if not values.min(initial=1.0) < 1:
+    if not values.min(initial=1.0) < 1:  # all are 1, since all scores are equal: no deviation to divide by
         return values - 1
     differences = values - math.fsum(values.tolist()) / len(values)
     return differences / math.sqrt(math.fsum((differences * differences).tolist()) / len(values))

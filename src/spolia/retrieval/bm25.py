@@ -46,7 +46,7 @@ class BM25(GroupSearch):
     source: str = "bm25"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: counts only what the asker may read; 3: ties of late hits are left to the fetching
 
     def is_nested(self) -> bool:
         return True
@@ -91,7 +91,7 @@ class Phrase(GroupSearch):
     source: str = "phrase"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: counts only what the asker may read
 
     def hits(
         self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /

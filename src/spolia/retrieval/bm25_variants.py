@@ -56,7 +56,7 @@ class Saturation:
 def okapi_floor(counts: Counts, epsilon: float) -> float:
     """Return ε · mean idf over all terms, which replaces an idf below 0."""
     holding, count = np.bincount(counts.entries[0]).astype(np.float64), float(counts.count)
-    holding = holding[holding > 0]
+    holding = holding[holding > 0]  # other terms are in hidden nodes only
     if not len(holding):
         return 0.0
     return epsilon * float(np.log((count - holding + 0.5) / (holding + 0.5)).mean())
@@ -112,7 +112,7 @@ class BM25Variant(TermSearch):
     source: str = "bm25"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: counts only what the asker may read
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -186,7 +186,7 @@ class FieldedBM25(TermSearch):
     source: str = "bm25f"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: counts only what the asker may read
 
     def __post_init__(self) -> None:
         super().__post_init__()

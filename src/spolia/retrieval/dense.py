@@ -165,7 +165,7 @@ class LateInteraction(GroupSearch):
     source: str = "tokens"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: its files are private
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

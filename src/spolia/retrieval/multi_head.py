@@ -73,7 +73,7 @@ class MultiHead(GroupSearch):
     source: str = "heads"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: strengths are those of the nodes that the asker may read
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

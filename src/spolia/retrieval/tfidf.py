@@ -45,7 +45,7 @@ class TFIDF(TermSearch):
     filter: Filter | None = None
     sublinear: bool = True
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: counts only what the asker may read
 
     def scores(
         self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /

@@ -76,7 +76,7 @@ class Descend(Operator[Query, Ranking]):
     source: str = "descend"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: counts only what the asker may read
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class Descend(Operator[Query, Ranking]):
         return (value.text if self.embedder is None or value.vector is None else value.vector), value.filter
 
     def _snapshot(self) -> Snapshot:
-        *_, snapshot = [group.snapshot() for group in self.levels]
+        *_, snapshot = [group.snapshot() for group in self.levels]  # the last one, since each may build its group first
         return snapshot
 
     def _stages(self, snapshot: Snapshot, query: Query) -> tuple[Stage, ...]:

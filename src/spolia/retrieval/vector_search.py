@@ -175,6 +175,7 @@ class VectorSearch(GroupSearch, Generic[V]):
         """Return keys and scores of the nodes nearest to some rows of the vectors."""
 
     def late_searches(self) -> tuple[VectorSearch[V], ...]:
+        # A subclass with its own `hits` may do anything, so only the plain search is deferred.
         return (self,) if type(self).hits is VectorSearch.hits else ()
 
     def hits(
@@ -193,6 +194,7 @@ class VectorSearch(GroupSearch, Generic[V]):
         texts: dict[int, str | None] = {}
         for row, query in enumerate(values):
             try:
+                # raises for an unknown field before anything is embedded
                 snapshot.allowed(self.group.name, principals, self.effective_filter(query))
                 texts[row] = self.read(query, row)
             # Only this query's row fails; the others are embedded together.

@@ -102,7 +102,7 @@ class Frame:
         if frame.sink is not None:
             frame.sink.send(Began(op.short))
         token = current_context.set(frame)
-        if run.journal is None:
+        if run.journal is None:  # The fast path: no clock and no span (benchmarks/steps.py).
             try:
                 return frame._apply_step(op, value)
             except Exception:
@@ -262,6 +262,7 @@ class Frame:
             for index in range(len(calls)):
                 if index not in futures:
                     results[index] = attempt(calls[index])
+            # From the end, as the pool begins at the front: what no thread has taken up is done here.
             for index in reversed(futures):
                 if futures[index].cancel():
                     results[index] = attempt(calls[index])
@@ -519,7 +520,7 @@ class Frame:
     def wait(self, cache: Cache, key: bytes) -> None:
         """Wait a moment for another thread that computes a key; that time is already in the seconds spared."""
         started = perf_counter()
-        cache.wait(key, 0.1)
+        cache.wait(key, 0.1)  # then it looks whether the run was cancelled
         with self.run.lock:
             self.spare(started - perf_counter())
         self.check()
@@ -558,7 +559,7 @@ class Frame:
 class DetachedFrame(Frame):
     """Frame where a run was entered that was left in another thread; acts as if there were no run."""
 
-    __slots__ = ()
+    __slots__ = ()  # the layout must stay that of Frame, or `__class__` cannot be set
 
     def step(self, op: Operator[A, B], value: A) -> B:
         current_context.set(None)

@@ -275,6 +275,7 @@ class CachedRows:
             elif not self._take(key, [row]):
                 waiting.setdefault(key, []).append(row)
         while waiting:
+            # What is claimed is computed before anything is waited for: two batches never wait for each other.
             mine = {key: rows for key, rows in waiting.items() if self.cache.claim(key)}
             if not mine:
                 self.parent.wait(self.cache, next(iter(waiting)))

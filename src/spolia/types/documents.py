@@ -38,6 +38,7 @@ class Span(Value):
         """
         pages, starts = self.pages, self.page_starts
         if pages and starts:
+            # The last character counts: a part that ends where a page begins is not on that page.
             first, last = bisect_right(starts, start), bisect_right(starts, max(start, end - 1))
             pages, starts = (pages[0] + first, pages[0] + last), starts[first:last]
         return Span(start, end, pages, lines, self.seconds, starts)
@@ -135,6 +136,8 @@ class Boxes(Value):
 
     def find_overlapping(self, start: int, end: int) -> tuple[Box, ...]:
         """Return the boxes of lines that overlap a stretch of the text."""
+        # Bisected over the packed bytes: to unpack a hundred thousand lines for one quote would take longer than the
+        # quote.
         first = bisect_right(range(len(self)), start, key=lambda at: self._read_line(at)[1])
         boxes = []
         for index in range(first, len(self)):

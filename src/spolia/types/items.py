@@ -85,6 +85,7 @@ class Item(Value):
     meta: Meta = ()
 
     def __post_init__(self) -> None:
+        # A text is iterable: `gold=("p1",)` would be read as the passages `p` and `1`.
         if wrong := [group for group in self.gold if not group or isinstance(group, str | Quote)]:
             raise DataError(
                 f"The gold of question {self.id!r} has the group {wrong[0]!r}. Write a tuple of groups, each a tuple "

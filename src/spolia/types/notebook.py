@@ -16,7 +16,7 @@ def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """
     rows = [*rows]
     body = "".join(f"<tr>{''.join(_render_cell(cell) for cell in row)}</tr>" for row in rows)
-    first = rows[0] if rows else head
+    first = rows[0] if rows else head  # titles align as the cells below them
     titles = "".join(f"<th{_cell_style(cell)}>{_escape(name)}</th>" for name, cell in zip(head, first, strict=True))
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -49,6 +49,7 @@ class Failure(Value):
     def from_error(cls, error: Exception, step: str = "") -> "Failure":
         """Return the failure that an exception stands for."""
         message, notes = text_of(error), getattr(error, "__notes__", ())
+        # Notes are sentences of their own, and messages of other libraries often lack the full stop.
         message += "." if notes and message[-1:].isalnum() else ""
         return cls(type(error).__name__, " ".join((message, *notes)), step, error)
 
@@ -74,6 +75,7 @@ def format_dollars(amount: float) -> str:
     ('0.00001', '0.1235', '1234567')
     """
     digits, mark, power = f"{amount:.4g}".partition("e")
+    # Only zeros behind the point are cut: those of 1200000 belong to the number.
     return f"{amount:.{max(0, 3 - int(power))}f}".rstrip("0" * (int(power) < 0)) if mark else digits
 
 
@@ -100,6 +102,7 @@ class Usage(Value):
 
     def __post_init__(self) -> None:
         try:
+            # one sum, since every charge makes a Usage
             self.calls + self.input_tokens + self.output_tokens + self.embedded + self.cost_usd + 0
         except TypeError:
             wrong = next(name for name, number in vars(self).items() if not isinstance(number, Real))
@@ -142,6 +145,7 @@ class State(Value):
         return replace(self, stop="", sample=0).digest
 
 
+# three digits at most: `#1984` in a question is no step
 _ANSWER_PLACE = re.compile(r"#(\d{1,3})(?!\d)")
 
 
@@ -204,6 +208,7 @@ class Plan(Value):
         """Return numbers of steps that can be taken together, one level after the other."""
         level: dict[int, int] = {}
         for number, step in enumerate(self.steps, 1):
+            # One pass is enough: a step needs earlier ones only, which the constructor has checked.
             level[number] = 1 + max((level[needed] for needed in self.needed_steps(step)), default=-1)
         return tuple(
             tuple(number for number in level if level[number] == depth)

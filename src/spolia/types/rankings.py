@@ -83,7 +83,7 @@ class Query(Value):
 
     def rewritten(self, text: str) -> Query:
         """Return this query with another text to search for; the original question stays."""
-        return replace(self, text=text, vector=None, origin=self)
+        return replace(self, text=text, vector=None, origin=self)  # the vector is of the old text
 
     def condensed(self, question: str) -> Query:
         """Return this query with a standalone question in place of the follow-up and its history."""
@@ -118,6 +118,7 @@ class Hit(Value):
     found: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
+        # `Real` is asked last: a check against an abstract class takes far longer, and hits come by the thousand.
         if type(self.score) is not float and not isinstance(self.score, Real):
             refuse_type(self, "score", "a number; higher is better")
 
@@ -195,9 +196,11 @@ class Ranking(Value):
     def __post_init__(self) -> None:
         if type(self.hits) is not tuple:
             if isinstance(self.hits, LateHits):
+                # without the field, Python asks `__getattr__` for it, which fetches
                 self.__dict__["_late"] = self.__dict__.pop("hits")
                 return
             object.__setattr__(self, "hits", tuple(self.hits))
+        # The set of types is made in C; the loop in Python runs only where it found something else than hits.
         if {*map(type, self.hits)} - {Hit} and (wrong := [hit for hit in self.hits if not isinstance(hit, Hit)]):
             raise QueryError(f"The ranking holds {wrong[0]!r:.80} ({type(wrong[0]).__name__}). Write Hit(node, score).")
 
@@ -218,12 +221,13 @@ class Ranking(Value):
     def fetched(self) -> Self:
         """Return this ranking after fetching its hits."""
         if (late_hits := self.late_hits) is not None:
+            # before `_late` goes: a thread that no longer finds it reads the hits
             self.__dict__["hits"] = late_hits.hits()
             self.__dict__.pop("_late", None)  # which another thread may have done
         return self
 
     def but(self, **changes: Any) -> Self:
-        return super(Ranking, self.fetched()).but(**changes)
+        return super(Ranking, self.fetched()).but(**changes)  # `but` copies `__dict__`, where late hits are no field
 
     def __getstate__(self) -> dict[str, object]:
         return dict(self.fetched().__dict__)

@@ -8,13 +8,14 @@ from typing import Self
 
 from spolia.types.value import Scalar
 
-_TIME = re.compile(
+_TIME = re.compile(  # ASCII digits only, since the ends of periods are compared as texts.
     r"(?P<year>\d{4})(-(?P<month>\d\d)(-(?P<day>\d\d)"
     r"([T ](?P<hour>\d\d)(:(?P<minute>\d\d)(:(?P<second>\d\d)(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d))?)?)?",
     re.ASCII,
 )
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 """The form of most times, checked first because it is fast."""
+# the finest unit first: the first one that a text has is what it is exact to
 _SPANS = {"second": timedelta(0), "minute": timedelta(seconds=59), "hour": timedelta(minutes=59, seconds=59)}
 
 
@@ -43,7 +44,7 @@ class Time(str):
         return time
 
     @classmethod
-    @lru_cache(maxsize=256)
+    @lru_cache(maxsize=256)  # a filter compares the same operands with every node
     def from_text(cls, text: str) -> Self:
         """Return `Time(text)`, cached."""
         return cls(text)
@@ -53,7 +54,7 @@ def _find_period(text: str) -> tuple[str, str]:
     """Return the first and last second of a time."""
     try:
         if _MOMENT.fullmatch(text):
-            datetime.fromisoformat(text)
+            datetime.fromisoformat(text)  # raises for a day that no month has
             return text, text
         if (match := _TIME.fullmatch(text)) is not None:
             return _period_of_days(match) if match["hour"] is None else _period_of_moment(match)
@@ -65,6 +66,7 @@ def _find_period(text: str) -> tuple[str, str]:
 def _period_of_days(match: re.Match[str]) -> tuple[str, str]:
     year, month, day = int(match["year"]), match["month"], match["day"]
     begin, until = date(year, int(month or 1), int(day or 1)), int(month or 12)
+    # December by itself: the year 9999 has no next month to count back from.
     last = 31 if until == 12 else (date(year, until + 1, 1) - timedelta(days=1)).day
     end = date(year, until, int(day or last))
     return f"{begin.isoformat()}T00:00:00Z", f"{end.isoformat()}T23:59:59Z"
@@ -95,7 +97,7 @@ def format_time(time: date) -> str:
     >>> format_time(date(2026, 11, 21)), format_time(datetime.fromisoformat("2026-11-21T10:30:00+01:00"))
     ('2026-11-21', '2026-11-21T09:30:00Z')
     """
-    if not isinstance(time, datetime):
+    if not isinstance(time, datetime):  # a datetime is a date too
         return time.isoformat()
     if time.tzinfo is None:
         return time.isoformat(timespec="seconds")
@@ -111,7 +113,7 @@ def scalar_of(value: object) -> Scalar:
     >>> scalar_of(date(2026, 11, 21)), scalar_of(0), scalar_of(None)
     ('2026-11-21', 0, None)
     """
-    if value is None or isinstance(value, (str, bool)):
+    if value is None or isinstance(value, (str, bool)):  # before numbers, since True is an Integral
         return value
     if isinstance(value, datetime) and value.tzinfo is None:
         raise ValueError(

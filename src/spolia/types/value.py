@@ -93,7 +93,8 @@ def _encode(value: object) -> bytes:
     if kind is tuple and not value:  # most often
         return b"()"
     if isinstance(value, str):
-        raw = value.encode("utf-8", "surrogatepass")
+        raw = value.encode("utf-8", "surrogatepass")  # a damaged source may leave half a character, which must hash too
+        # Each form states its length or its end, so that two values in a row never read like two others.
         return b"s%d:%b" % (len(raw), raw)
     if value is None or kind is bool or kind is int:
         return b"%c%r;" % (kind.__name__[0].encode(), value)
@@ -104,7 +105,7 @@ def _encode(value: object) -> bytes:
     if isinstance(value, (tuple, list)):
         return b"(%s)" % b"".join(map(_encode, value))
     if isinstance(value, frozenset):
-        return b"<%s>" % b"".join(sorted(map(_encode, value)))
+        return b"<%s>" % b"".join(sorted(map(_encode, value)))  # a set's own order differs from process to process
     digest = getattr(value, "digest", None)
     if isinstance(digest, bytes):
         return b"v" + digest
@@ -134,6 +135,7 @@ class lazy_property(Generic[T]):
         if instance is None:
             return self
         value: T = self.compute(instance)
+        # Found before this descriptor from now on. Two threads may compute it at once, to equal values: no lock needed.
         instance.__dict__[self.name] = value
         return value
 
@@ -182,7 +184,7 @@ def _required_names(constructor: Any) -> tuple[tuple[str, ...], int]:
     keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     required = positional[: len(positional) - len(function.__defaults__ or ())]
     required += tuple(name for name in keyword_only if name not in (function.__kwdefaults__ or {}))
-    return required, 10**6 if code.co_flags & CO_VARARGS else len(positional)
+    return required, 10**6 if code.co_flags & CO_VARARGS else len(positional)  # a million stands for any number
 
 
 def refuse_arguments(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -210,7 +212,7 @@ def make_bare(cls: type[T]) -> T:
 
 def reduce_value(value: Any, protocol: int) -> Any:
     """Reduce a value whose constructor refuses missing arguments, so that pickle does not call it."""
-    if any("__reduce__" in vars(cls) for cls in type(value).__mro__[:-1]):
+    if any("__reduce__" in vars(cls) for cls in type(value).__mro__[:-1]):  # not of `object`, which has one for all
         return value.__reduce__()
     return make_bare, (type(value),), value.__getstate__()
 
@@ -250,6 +252,7 @@ def unchecked_constructor(cls: type[T]) -> Callable[..., T]:
         name if default is MISSING else f"{name}=given['{name}']" for name, default in defaults.items()
     )
     assignments = ", ".join(f"{name}={name}" for name in defaults)
+    # Compiled as `dataclass` does it. Only names of fields go into the code, nothing that a user or a file gave.
     code = f"def made({parameters}):\n self = _new(_cls)\n self.__dict__.update({assignments})\n return self"
     scope: dict[str, Any] = {"_new": object.__new__, "_cls": cls, "given": defaults}
     exec(code, scope)
@@ -267,6 +270,7 @@ def _plain_fields(cls: Any) -> Mapping[str, None] | None:
     names = dict.fromkeys(f.name for f in fields(cls))
     code = cls.__init__.__code__
     parameters = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    # Where `dataclass` compiles its constructors; one written by hand may do more than set fields.
     is_generated = code.co_filename == "<string>" and cls.__new__ is Value.__new__ and set(parameters) == set(names)
     return names if is_generated and "__dataclass_fields__" in vars(cls) else None
 
@@ -302,7 +306,7 @@ class Value:
             parts += b"" if (value := values.get(name, getattr(self, name))) == default else _encode((name, value))
         return hashlib.blake2b(parts, digest_size=16).digest()
 
-    def __deepcopy__(self, memo: object) -> Self:
+    def __deepcopy__(self, memo: object) -> Self:  # immutable, and a copy would lose its digest
         return self
 
     def but(self, **changes: Any) -> Self:
@@ -313,6 +317,8 @@ class Value:
             refuse_unknown_names(cls, changes)
             return replace(self, **changes)  # type: ignore[type-var]
         value: Self = object.__new__(cls)
+        # The fast path beside `replace`, without the constructor. Cached properties are left out: they are of the old
+        # value.
         state = {**self.__dict__, **changes}
         value.__dict__.update(state if len(state) == len(names) else {name: state[name] for name in names})
         if (check := getattr(value, "__post_init__", None)) is not None:

@@ -20,7 +20,7 @@ class Scalars:
 
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         kind = type(value)
-        if kind is float or isinstance(value, float):
+        if kind is float or isinstance(value, float):  # numpy's float64 is a float too; it is written as Python's own
             self._check(value, float)
             return float(value)
         if kind in self.kinds and kind is not int:
@@ -63,6 +63,7 @@ class BytesShape:
 
     def decode(self, plain: Plain, reading: DecodeContext) -> Any:
         try:
+            # `!` is in no base64: one error for both
             return b64decode(plain if isinstance(plain, str) else b"!", validate=True)
         except ValueError:
             raise mismatch_error(self.words, plain) from None
@@ -82,7 +83,7 @@ class Literals:
 
     def _match(self, value: Any) -> Any:
         for allowed in self.values:
-            if type(allowed) is type(value) and allowed == value:
+            if type(allowed) is type(value) and allowed == value:  # 1 equals True
                 return allowed
         raise mismatch_error(self.words, value)
 
@@ -102,6 +103,7 @@ class Many:
     def encode(self, value: Any, writing: EncodeContext) -> Plain:
         if not isinstance(value, self.takes):
             raise mismatch_error(self.words, value)
+        # a set's own order differs from process to process
         items = sorted(value, key=repr) if isinstance(value, frozenset) else value
         return _convert_items(items, lambda item: self.item.encode(item, writing))
 

@@ -55,8 +55,9 @@ class ClassPlan:
         fields: dict[str, Plain] = {}
         for place in self.places:
             name = place.name
+            # not there: hits that are still to be fetched
             field_value = values[name] if name in values else getattr(value, name)
-            if field_value is place.default or place.is_default(field_value):
+            if field_value is place.default or place.is_default(field_value):  # most fields hold the very object
                 continue
             try:
                 fields[name] = self.shape_at(place, values).encode(field_value, writing)
@@ -120,7 +121,7 @@ class ClassPlan:
             location = f" (in {place})" if (place := place_of(error)) else ""
             prefix = "" if re.search(rf"\b{re.escape(self.cls.__name__)}\b", str(error)) else f"{self.id}: "
             raise CodecError(f"{prefix}{error}{location}") from error
-        if reading.accept is not None:
+        if reading.accept is not None:  # before anything can open it: a file may name what the caller has not allowed
             reading.accept(value)
         return value
 
@@ -395,7 +396,7 @@ class Either:
             try:
                 return way(value, context)
             except CodecError as error:
-                if len(error.place) > len(deepest.place):
+                if len(error.place) > len(deepest.place):  # the option that got furthest was most likely meant
                     deepest = error
         raise deepest if deepest.place else mismatch_error(self.words, value)
 

@@ -130,7 +130,7 @@ class DecodeContext:
     classes: Mapping[str, Any]
     objects: Mapping[str, Any]
     accept: Callable[[Any], None] | None = None
-    class_cache: dict[str, Any] = field(default_factory=dict)
+    class_cache: dict[str, Any] = field(default_factory=dict)  # to ask `classes` may import a module
 
     def find_class(self, name: str) -> Any | None:
         """Return the class (or the operator made of a function) with this id, None if unknown."""
@@ -189,5 +189,5 @@ class DecodeContext:
 def nearest_name(name: str, names: Iterable[str], fits: Callable[[str], bool] = lambda _: True) -> str | None:
     """Return the most similar name that fits, None if there is no similar one."""
     by_lower = {candidate.lower(): candidate for candidate in names}
-    matches = difflib.get_close_matches(name.lower(), by_lower, 10, 0.55)
+    matches = difflib.get_close_matches(name.lower(), by_lower, 10, 0.55)  # ten, since the nearest ones may not fit
     return next((by_lower[lower] for lower in matches if fits(by_lower[lower])), None)

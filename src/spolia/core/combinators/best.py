@@ -76,7 +76,7 @@ class Best(Operator[Sequence[T], T]):
 
     score: Operator[T, float]
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: NaN is the lowest score; 3: a spent budget leaves values without a score
     optional: ClassVar[bool] = True
     composes: ClassVar[bool] = True
 

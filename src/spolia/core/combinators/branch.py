@@ -80,6 +80,7 @@ class Branch(Operator[In, tuple[Out, ...]]):
         return len(self.arms)
 
 
+# A function, since a lambda in a comprehension would call the last arm each time.
 def _call(arm: Operator[In, Out], value: In) -> Callable[[], Out]:
     return lambda: arm(value)
 
@@ -93,6 +94,7 @@ def survivors(
 ) -> tuple[R, ...]:
     """Return the results that did not fail, if there are enough; failures are recorded."""
     for result in results:
+        # Mistakes of the caller, not of an arm: to go on without it would hide them.
         if isinstance(result, Failure) and isinstance(result.error, (QueryError, UndecidedError, WiringError)):
             raise result.error
     failures = [(index, result) for index, result in enumerate(results) if isinstance(result, Failure)]
@@ -101,6 +103,7 @@ def survivors(
         index, first = failures[0]
         over_budget = [failure for _, failure in failures if isinstance(failure.error, BudgetSpent)]
         if minimum is None or over_budget:
+            # a loop around this ends on a spent budget, and on nothing else
             raise (over_budget[0] if over_budget else first).raised()
         raise StepFailed(
             f"{op.short}: {len(successes)} of {len(results)} {noun}s succeeded, {minimum} are needed. "
@@ -124,6 +127,7 @@ def row_survivors(
 def narrowest_input(arms: Sequence[Operator[Any, Any]], gives: Callable[[Any], Any]) -> Any:
     """Return a type that an arm takes and `gives` accepts; raise the first arm's error if no arm has one."""
     problem: WiringError | None = None
+    # Type variables last: any of them would fit, and say nothing.
     for input_type in sorted((arm.takes() for arm in arms), key=lambda kind: isinstance(kind, TypeVar)):
         try:
             gives(input_type)

@@ -47,6 +47,7 @@ class Explore(Operator[S, tuple[S, ...]]):
     max_states: int = 100
     score: Operator[S, float] | None = None
     width: int | None = None
+    # 2: NaN is the lowest score; 3: spellings of a question are one state; 4: NFC and NFD too
     version: ClassVar[int] = 4
     optional: ClassVar[bool] = True
     composes: ClassVar[bool] = True
@@ -93,6 +94,7 @@ class Explore(Operator[S, tuple[S, ...]]):
                 degrade(successors.message, partly=True)
                 ended.append((score, parent.but(stop="budget")))
                 continue
+            # backwards: of equal children the first one
             firsts = {child.identity: child for child in reversed(successors)}
             fresh = [c for c in successors if firsts[c.identity] is c and c.identity not in visited]
             if not fresh:
@@ -134,6 +136,7 @@ class Explore(Operator[S, tuple[S, ...]]):
         return output_type
 
     def calls(self, rows: int | None = None, /) -> int | None:
+        # the first state is expanded too, and counts as none
         expanded = self.max_states + 1 if self.width is None else 1 + self.width * (self.max_depth - 1)
         score = self.score.calls() if self.score is not None else 0
         return total((times(min(expanded, self.max_states + 1), self.expand.calls()), times(self.max_states, score)))

@@ -47,7 +47,9 @@ class Guard(Operator[In, Out]):
             with limit_calls(self.max_calls):
                 return self.body(value)
         except Exception as error:
+            # by name, since flow files hold texts
             answers = any(cls.__name__ in self.on for cls in type(error).__mro__)
+            # An open choice is a mistake in the flow, which no fallback may hide.
             if self.fallback is None or not answers or isinstance(error, UndecidedError):
                 raise
             degrade(f"fell back: {type(error).__name__}: {error}", partly=True)

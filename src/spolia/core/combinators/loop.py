@@ -94,6 +94,7 @@ class Loop(Operator[S, S]):
             previous = [states[row] for row in judged]
             self._step(self.until, states, judged, batched)
             for row, state in zip(judged, previous, strict=True):
+                # a judge without budget has left the stopped state here
                 if not isinstance(verdict := states[row], State | Failure):
                     states[row] = self._apply_verdict(state, verdict)
         for row in self._active(states):

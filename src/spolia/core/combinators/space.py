@@ -207,7 +207,7 @@ class Space(Generic[In, Out]):
 
     def _walk(self, point: Mapping[str, int]) -> Iterator[_Use]:
         """Yield the uses that matter, in order; the caller puts each into the point before the next."""
-        waiting = list(reversed(self._children[None]))
+        waiting = list(reversed(self._children[None]))  # a stack: what is inside an option comes right after it
         while waiting:
             use = waiting.pop()
             yield use

@@ -17,6 +17,7 @@ EXECUTION_MEMBERS = {"composes", "run_variants", "variant_key", "is_nested"}
 IRRELEVANT_MEMBERS = EXECUTION_MEMBERS.union(
     ["fuses", "beyond", "version", "waits", "needs", "takes", "gives", "tail", "calls", "fanout", "short", "__repr__"]
 )
+# Beginnings of module names: `pre_` stands for `pre_retrieval`.
 _FOLLOWED = """
 ranking evaluation.measures core.sentences core.combinators core.sweepable retrieval generation orchestration pre_ post_
 indexing.splitters indexing.structure indexing.transforms

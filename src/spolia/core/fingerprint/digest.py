@@ -84,6 +84,7 @@ class _CodeScan:
         if isinstance(value, dict):
             return [(self.describe(key, depth), self.describe(item, depth)) for key, item in value.items()]
         described = [self.describe(item, depth) for item in value]
+        # a set has no order
         return sorted(described, key=digest_of) if isinstance(value, (set, frozenset)) else described
 
     def _instance(self, value: Any, depth: int) -> Digestible:

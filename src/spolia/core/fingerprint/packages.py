@@ -54,6 +54,7 @@ def place_of(error: BaseException) -> str:
     place, traceback = "", error.__traceback__
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
+        # Code without a file counts only if somebody typed it.
         if not re.search(r"[/\\](site|dist)-packages\b|^<(?!stdin|ipython)", file) and not file.startswith(_OTHERS):
             place = f"{file}, line {traceback.tb_lineno}"
         traceback = traceback.tb_next

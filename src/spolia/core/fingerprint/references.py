@@ -108,7 +108,7 @@ class _Search:
             except ValueError:  # the name is bound later
                 continue
         for _, module, attributes in code_names.imports:
-            imported_module = sys.modules.get(module)
+            imported_module = sys.modules.get(module)  # as far as it is imported: to look for models must run no code
             yield from self._items((name, getattr(imported_module, name, None)) for name in attributes)
         yield from self._items(
             (f"a default of {function.__name__}", default) for default in function.__defaults__ or ()

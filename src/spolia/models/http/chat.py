@@ -100,6 +100,7 @@ class ChatModel(Remote):
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
         """Return the most probable first tokens of a reply, best first; OpenAI gives at most 20."""
         self._require(NEXT_TOKENS, "does not state the most probable next tokens")
+        # One token, without those to think that `_body` adds.
         body = self._body(prompt, 1, 0.0, (), True) | {"top_logprobs": top, "max_tokens": 1}
         bound = self._bound(prompt, 1)
         return http.request.JsonCall(self, "chat/completions", body, bound, read_next_tokens).persist()
@@ -111,6 +112,7 @@ class ChatModel(Remote):
         if logprobs:
             self._require(LOGPROBS, "states no log-probabilities")
         if on_text is not None and STREAM in self.capabilities:
+            # without the option a stream states no usage
             body |= {"stream": True, "stream_options": {"include_usage": True}}
 
         bound = self.add_price(self._bound(prompt, body["max_tokens"]))

@@ -122,12 +122,14 @@ class EmbeddingModel(Remote):
             body["dimensions"] = self.dimension
         bound = Usage(embedded=len(batch), input_tokens=sum(map(estimate_tokens, batch)))
         call = http.request.JsonCall(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
+        # `largest_reply` counts tokens, and knows of no vectors
         call.largest += BYTES_PER_NUMBER * len(batch) * self.dimension
         return call.persist()
 
     def _read(self, reply: Mapping[str, Any], count: int) -> Vectors:
         data = reply.get("data")
         rows = [as_mapping(row) for row in data] if isinstance(data, list) else []
+        # a server may change the order
         by_index = {row.get("index", index): row.get("embedding") for index, row in enumerate(rows)}
         if set(by_index) != set(range(count)):
             raise ModelRejected(f"it gave {len(rows)} vectors for {count} texts. Check that model embeds.")

@@ -50,7 +50,7 @@ class Remote(Value):
     retries: int = neutral_field(3)
     wait_s: float = neutral_field(0.5)
     max_wait_s: float = neutral_field(30.0)
-    max_concurrent: int = neutral_field(256, previous=8)
+    max_concurrent: int = neutral_field(256, previous=8)  # digests are still made with 8, the former default
     requests_per_minute: float = neutral_field(0.0)
     tokens_per_minute: float = neutral_field(0.0)
     usd_per_million: tuple[float, float] = (0.0, 0.0)
@@ -64,7 +64,7 @@ class Remote(Value):
         positive = ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent")
         for name in (*positive, "retries", "wait_s", "max_wait_s"):
             number, bound = getattr(self, name), "0 <" if name in positive else "0 <="
-            if not 0 <= number <= 1e6 or (name in positive and number == 0):
+            if not 0 <= number <= 1e6 or (name in positive and number == 0):  # NaN fails this too
                 raise ModelError(f"{type(self).__name__} got {name}={number}. Write {bound} number <= 1000000.")
         if len(self.usd_per_million) != 2 or not all(0 <= price < 1e9 for price in self.usd_per_million):
             raise ModelError(
@@ -96,7 +96,7 @@ class Remote(Value):
         return usage.but(cost_usd=(usage.input_tokens * input_price + usage.output_tokens * output_price) / 1e6)
 
 
-_VERSION = re.compile(r"api-version=[\w.-]+")
+_VERSION = re.compile(r"api-version=[\w.-]+")  # addresses of Azure end in it; any other query may be a secret
 
 
 def check_url(url: str) -> str:
@@ -105,6 +105,7 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         query = "" if _VERSION.fullmatch(parts.query) else parts.query
         secret = bool(parts.username or parts.password or query or parts.fragment)
+        # `port` raises above 65535
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         secret = valid = False

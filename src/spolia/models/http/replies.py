@@ -23,6 +23,7 @@ def events(chunks: Iterable[bytes]) -> Iterator[str]:
     data: list[bytes] = []
     for line in _lines(chunks):
         if line.startswith(b"data:"):
+            # by the standard one blank belongs to the colon, further ones to the data
             data.append(line[5:].removeprefix(b" "))
         elif not line and data:
             yield b"\n".join(data).decode("utf-8", "surrogateescape")
@@ -109,11 +110,12 @@ class Reply:
     def take(self, data: str, part: str) -> str:
         """Return the text that one JSON object adds under `part`: `message` of a whole reply, `delta` of an event."""
         body = parse_object(data)
-        if body.get("error"):
+        if body.get("error"):  # within a stream, whose status was sent before anything went wrong
             raise server_error(body["error"])
         if isinstance(body.get("usage"), dict):
             self.usage = _read_usage(body["usage"])
         choices = body.get("choices")
+        # the event that states the usage has none
         if not isinstance(choices, list) or not (choices or part == "delta"):
             raise ModelRejected(f"it replied without a choice: {_shorten(data)}. Check that base_url ends in /v1.")
         return self._choice(as_mapping(choices[0]), part) if choices else ""
@@ -129,9 +131,10 @@ class Reply:
         message = as_mapping(choice.get(part))
         self._refusal.append(_as_text(message.get("refusal")))
         self._thoughts.append(self._thought_decoder.add(_thought(message)))
+        # of the pieces of a call only the first has its name
         self._tool_name = self._tool_name or _called_tool(message)
         self._tokens.extend(_tokens(as_mapping(choice.get("logprobs")).get("content")))
-        self.finish_reason = _as_text(choice.get("finish_reason")) or self.finish_reason
+        self.finish_reason = _as_text(choice.get("finish_reason")) or self.finish_reason  # events after it state none
         piece = self._decoder.add(_content(message.get("content")))
         self._text.append(piece)
         return piece
@@ -230,7 +233,7 @@ def find_refused_setting(status: int, text: str) -> str:
     >>> find_refused_setting(400, '{"error": {"message": "max_tokens is too large: 9999", "param": "max_tokens"}}')
     ''
     """
-    if status not in (400, 422) or not _REFUSES.search(text):
+    if status not in (400, 422) or not _REFUSES.search(text):  # other statuses do not speak of the request's settings
         return ""
     param = re.search(r'"param":\s*"(\w+)"', text)
     spare = _SPARE_IF_NAMED if param else _SPARE
@@ -238,7 +241,7 @@ def find_refused_setting(status: int, text: str) -> str:
     return match[0] if match else ""
 
 
-_TOO_MANY = re.compile(
+_TOO_MANY = re.compile(  # Not llama.cpp's `physical batch size`, which counts tokens.
     r"(?<!physical )(?<!current )batch size|(?:at most|maximum) \d+ requests|more batches|number of (?:texts|inputs)|"
     r"too many (?:texts|inputs)",
     re.IGNORECASE,

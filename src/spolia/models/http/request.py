@@ -59,7 +59,7 @@ def clean_text(text: str, window: int = 0) -> str:
     data = text.encode("utf-8", "replace")
     if window and len(data) > 3 * window:
         data = data[: 3 * window]
-    return data.decode("utf-8", "ignore").replace("\x00", " ") or " "
+    return data.decode("utf-8", "ignore").replace("\x00", " ") or " "  # the cut may have halved a character: left out
 
 
 Payload = TypeVar("Payload")
@@ -80,7 +80,7 @@ def send_batches(
         except ModelRejected as error:
             if not (limit := smaller_batch(str(error), len(part))):
                 raise
-            _batch_limits[server] = limit
+            _batch_limits[server] = limit  # without a lock: at worst two threads learn the same
         else:
             start += len(part)
 
@@ -104,6 +104,7 @@ class ChatCall(Attempts[Generation]):
             if "text/event-stream" in response.headers.get("Content-Type", ""):
                 self._read_stream(reply, response, key)
             else:
+                # What is no UTF-8 goes on as surrogates, which `TornTextDecoder` mends.
                 self._hand_out(reply.take(read_content(response, key, self.largest, "surrogateescape"), "message"))
             self._hand_out(reply.end())
         return reply.generation(self.logprobs)
@@ -131,5 +132,6 @@ class ChatCall(Attempts[Generation]):
 
     def _hand_out(self, piece: str) -> None:
         if piece and self.on_text is not None:
+            # a broken stream that nobody has read may be asked for again
             self.handed_out = self.on_text is not ignore_text
             self.on_text(piece)

@@ -176,6 +176,7 @@ class RerankModel(Remote):
 def _read_scores(reply: Mapping[str, Any], count: int) -> list[float]:
     results = reply.get("results", reply.get("data"))
     rows = [as_mapping(row) for row in results] if isinstance(results, list) else []
+    # Servers sort by score: the index alone tells whose it is.
     scores_by_index = {row.get("index"): row.get("relevance_score", row.get("score")) for row in rows}
     scores = [scores_by_index.get(index) for index in range(count)]
     if missing := [index for index, score in enumerate(scores) if score is None]:

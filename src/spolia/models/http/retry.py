@@ -22,7 +22,7 @@ MAX_REPLY_BYTES = 32 * 2**20
 LEAST_REPLY_BYTES = 4 * 2**20
 BYTES_PER_TOKEN = 1_024
 """Most that a server sends of a token; an event of a stream has 200 to 400 bytes."""
-POLL_S = 0.05
+POLL_S = 0.05  # how soon a cancelled run stops waiting for its turn
 
 
 @contextmanager
@@ -251,6 +251,7 @@ class Attempts(Generic[Out]):
             try:
                 return self.try_once(limits)
             except ModelUnavailable as error:
+                # Waits vary, so that callers that failed together do not return together.
                 wait_s = max(error.after_s, random.uniform(0.5, 1.0) * model.wait_s * 2**attempt)
                 stop_reason = self._stop_reason(attempt, wait_s, error, limits)
                 if stop_reason is not None:
@@ -282,6 +283,7 @@ class Attempts(Generic[Out]):
     ) -> Iterator[tuple[Response, str]]:
         """Yield the response to one request with the key, and the key; raise for any status other than 200."""
         model, key = self.model, read_key(self.model.api_key_env)
+        # An address with api-version is one of Azure, which wants the key by this name.
         keyed = {"api-key": key} if "?" in model.base_url else {"Authorization": f"Bearer {key}"}
         headers = {"Content-Type": kind} | (keyed if key else {})
         self.is_working = True
@@ -308,7 +310,7 @@ class Attempts(Generic[Out]):
                 except ModelRejected as error:
                     if error.setting not in payload:
                         raise
-                    _refused[server] = refused_names | {error.setting}
+                    _refused[server] = refused_names | {error.setting}  # ends: each round leaves one more setting out
             for name in sorted(refused_names.intersection(body)):
                 change = f"as {RENAMED[name]}" if name in RENAMED else "without it"
                 note(f"{self._label} refuses {name}; the request was sent {change}.")
@@ -319,6 +321,7 @@ class Attempts(Generic[Out]):
         name = self.model.api_key_env
         key_advice = f"check the key in {name}." if key else f"none was sent: set {name or 'api_key_env'}."
         headers = {name.lower(): text for name, text in response.headers.items()}
+        # the first piece says enough of an error
         text = next(read_chunks(response, self.largest), b"").decode("utf-8", "replace")
         error = status_error(response.status, headers, redact_key(key, text), key_advice)
         if isinstance(error, ModelRejected):

@@ -120,6 +120,7 @@ class Local(Value):
             for start in range(0, len(same_width), count):
                 check_cancelled()
                 batch = same_width[start : start + count]
+                # the shape of a full batch, also for the last one
                 filled = [*batch, *[batch[-1]] * (count - len(batch))]
                 yield batch, session.pad([rows[number] for number in filled], width)
 
@@ -202,7 +203,7 @@ def folder_of(model: str, revision: str) -> Path:
         return folder
     # A commit never changes, so files in the cache need no question to the hub.
     cached = hub_cache() / f"models--{model.replace('/', '--')}" / "snapshots" / revision
-    if any(cached.glob("*.safetensors")) and (cached / "config.json").is_file():
+    if any(cached.glob("*.safetensors")) and (cached / "config.json").is_file():  # others may have fetched a part only
         return cached
     fetched = download(model, KINDS, revision)
     if isinstance(fetched, Path):
@@ -265,6 +266,7 @@ class ModelSession:
         self.max_positions = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         self.tokenizer = load_tokenizer(self.folder)
         self._tokenizer_lock = threading.Lock()
+        # some tokenizers have none; any will do, as the mask hides it
         self.padding = int(self.tokenizer.pad_token_id or 0)
         added = self.tokenizer.added_tokens_decoder.values()
         self._marks = {str(token) for token in added if str(token).strip()}
@@ -306,7 +308,7 @@ class ModelSession:
     def run(self, part: Any = None, /, **inputs: Any) -> Any:
         """Return the outputs of the model, or of a part of it; `inputs` are tensors, or lists that become tensors."""
         torch_package = torch()
-        torch_package.set_num_threads(self.threads)
+        torch_package.set_num_threads(self.threads)  # each time, as torch has one number for all models of the process
         tensors = {
             name: torch_package.tensor(value, device=self.device) if isinstance(value, list) else value
             for name, value in inputs.items()

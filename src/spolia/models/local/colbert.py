@@ -62,6 +62,7 @@ class LocalColBERT(Local):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("query_tokens", "passage_tokens"):
+            # the marker, two special tokens, one of the text
             if getattr(self, name) and not 4 <= getattr(self, name) <= self.window:
                 raise ModelError(
                     f"LocalColBERT got {name}={getattr(self, name)}. Write a number from 4 to {self.window} (window), "
@@ -119,7 +120,7 @@ class LocalColBERT(Local):
         length = min((self.query_tokens if is_query else self.passage_tokens) or settings.lengths[kind], self.window)
         marker = settings.markers[kind]
         text = text.lower() if settings.lowers else text
-        row = session.ids(text, length - len(marker))
+        row = session.ids(text, length - len(marker))  # the marker is put in below, and must not push the end out
         row = [*row[:1], *marker, *row[1:]]
         return row + [settings.filling] * (length - len(row)) if is_query and settings.filling is not None else row
 

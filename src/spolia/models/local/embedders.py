@@ -267,6 +267,7 @@ class LocalSparseEmbedder(LocalEncoder):
         session = self.open_session()
         for batch, inputs in self.make_batches(self.rows(texts, kind)):
             logits = session.run(**inputs).logits.float()
+            # padding weighs nothing: log(1 + 0)
             logits[torch().tensor(inputs["attention_mask"], device=self.device) == 0] = 0.0
             largest = logits.amax(dim=1)  # first, since relu and log keep the order
             for number, row in zip(batch, largest[: len(batch)].relu().log1p().cpu(), strict=True):
@@ -352,6 +353,7 @@ class LocalCrossEncoder(Local):
         scores: dict[int, float] = {}
         for batch, inputs in self.make_batches([pair["input_ids"] for pair in pairs]):
             if "token_type_ids" in pairs[0]:
+                # `make_batches` repeats the last row to keep the shape, so its types are repeated too.
                 width, copies = len(inputs["input_ids"][0]), batch[-1:] * (len(inputs["input_ids"]) - len(batch))
                 kinds = [pairs[number]["token_type_ids"] for number in (*batch, *copies)]
                 inputs["token_type_ids"] = [[*row, *[0] * (width - len(row))] for row in kinds]
@@ -470,6 +472,7 @@ class LocalLLMReranker(Local):
         """Return the tokens of one question and text in the form that the model was trained with."""
         begin, newline = session.tokenizer.bos_token_id, self._token_ids(session, "\n")
         first = [] if begin is None else [int(begin)]
+        # as the code that it was published with
         first += self._token_ids(session, f"A: {query}")[: self.window * 3 // 4]
         second = [*newline, *self._token_ids(session, f"B: {text}")]
         return [*first, *second[: self.window - len(first)], *newline, *self._token_ids(session, self.instruction)]

@@ -97,7 +97,7 @@ class GgufModel(Gguf):
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
         """Return the most probable next tokens, best first."""
         session, logprobs = self.open_session(), self.distribution(prompt)
-        best = np.argsort(-logprobs, kind="stable")[:top].tolist()
+        best = np.argsort(-logprobs, kind="stable")[:top].tolist()  # equal ones in the vocabulary's order, everywhere
         return tuple(Token(session.decode([id]), float(logprobs[id])) for id in best)
 
     def distribution(self, prompt: Prompt) -> Numbers:
@@ -246,6 +246,7 @@ class GgufEmbedder(Gguf):
 
     def _row(self, session: GgufSession, text: str, kind: Kind) -> list[int]:
         prefix = self.query_prefix if kind == "query" else self.passage_prefix
+        # llama.cpp runs no empty batch; -1 is no token
         return session.ids(prefix + text) or [max(0, session.llama.token_eos())]
 
     def _cut_to_window(self, session: GgufSession, ids: list[int]) -> list[int]:

@@ -293,6 +293,7 @@ class LocalModel(Local):
     def _end_tokens(self, session: ModelSession) -> set[int]:
         """Return the tokens that end a reply."""
         stated = session.model.generation_config.eos_token_id
+        # A chat model ends its turns with another token than a text.
         candidates = [*(stated if isinstance(stated, list) else [stated]), session.tokenizer.eos_token_id]
         return {id for id in candidates if id is not None}
 

@@ -58,6 +58,7 @@ class OnnxCrossEncoder(Value):
         for name in ("window", "threads"):
             if getattr(self, name) < 1:
                 raise ModelError(f"OnnxCrossEncoder got {name}={getattr(self, name)}. Write a number of at least 1.")
+        # it may come in a flow file from somebody else
         if Path(self.file).is_absolute() or ".." in Path(self.file).parts:
             raise ModelError(f"OnnxCrossEncoder got file={self.file!r}. Write a path within the folder {self.model}.")
 
@@ -96,6 +97,7 @@ class OnnxCrossEncoder(Value):
         loaded, scores = self._get_loaded(), []
         for text in texts:
             check_cancelled()
+            # The tokenizer refuses halves of surrogate pairs.
             scores.append(self._score(loaded, *(part.encode("utf-8", "replace").decode() for part in (query, text))))
             charge(Usage(embedded=1))
         if not all(map(isfinite, scores)):
@@ -111,7 +113,7 @@ class OnnxCrossEncoder(Value):
             raise ModelError(f"{self.name} has {len(logits)} classes, not {self.label}. Write a smaller label.")
         if len(logits) == 1:
             return float(logits[0])
-        highest = logits.max()
+        highest = logits.max()  # subtracted so that exp cannot overflow
         return float(logits[self.label] - highest - np.log(np.exp(logits - highest).sum()))
 
     def _files(self) -> tuple[Path, Path]:

@@ -134,6 +134,7 @@ class MiniLM(Value):
 def open_session(tensors: "Mapping[str, npt.NDArray[np.float32]]", threads: int) -> tuple[Any, list[Any]]:
     """Open a session, and the mapped weights that it reads in place: it does not own them: they live as long."""
     require(onnxruntime, "Embedding texts")
+    # the graph has none
     parameters = {name: array for name, array in tensors.items() if not name.startswith("pooler.")}
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in parameters.values()]
     options = onnxruntime.SessionOptions()

@@ -17,7 +17,7 @@ from spolia.types import Value
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-UNKNOWN = 100
+UNKNOWN = 100  # [UNK] in BERT's vocabulary
 SPECIALS = 2
 """Tokens that the model puts around every text: one before, one after."""
 

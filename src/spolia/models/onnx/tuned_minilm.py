@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float32]
 
-CLS, SEP = 101, 102
+CLS, SEP = 101, 102  # in BERT's vocabulary
 PART, HEAD = "reader", "spans"
 """The linear layer's tensors are `spans.weight` (2, 384) and `spans.bias` (2): begins here, ends here."""
 HEAD_OF_SCORE, THRESHOLD = "score", "threshold"
 """The linear layer of a score; and a tensor with the score from which on a chain suffices."""
-QUESTION_TOKENS, POSITIONS = 64, 512
+QUESTION_TOKENS, POSITIONS = 64, 512  # of a longer question the rest is left out, so that the text has room
 
 
 class Window(NamedTuple):
@@ -93,6 +93,7 @@ def find_spans(
         row_windows, logits([window.ids for _, window in row_windows]), strict=True
     ):
         span, previous = best_span(window_logits, window.first, longest), best[row]
+        # of equal ones the first window's stays
         if span is None or (previous is not None and previous.score >= span[0]):
             continue
         ends, shift = texts[row].ends, window.start - window.first
@@ -309,7 +310,7 @@ def load_tuned(
 
 def _load(trained: TrainedWeights, part: str, base: str, threads: int, head: str, outputs: int) -> _LoadedModel:
     trained_tensors, base_tensors = dict(trained.tensors(part)), safetensors.read(weights.find(base).tensors)
-    trained_tensors.pop(THRESHOLD, None)
+    trained_tensors.pop(THRESHOLD, None)  # it lies with the weights, and is none
     layer = [trained_tensors.pop(f"{head}.{name}", None) for name in ("weight", "bias")]
     expected_shapes = [(outputs, MiniLM.dimension), (outputs,)] if head else [None, None]
     if [None if tensor is None else tensor.shape for tensor in layer] != expected_shapes:

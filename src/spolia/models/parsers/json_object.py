@@ -11,8 +11,10 @@ from spolia.models.parsers.parser import LONGEST, Parser, strip_thoughts
 _DEPTH = 60
 _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?(?:\*/|\Z)|#[^\n]*)*", re.DOTALL)
 _WORD = re.compile(r"[^,:;=\"\]})\n，：]*")
-_NUMBER = re.compile(
-    r"[-+]?(?:\d{1,300}(?:\.\d{1,300})?|\.\d{1,300})(?:[eE][-+]?\d{1,3})?(?=\s*(?:[,;\]}):/#\n]|$|\s\d))"
+_NUMBER = (
+    re.compile(  # At most 300 digits: a float overflows at 309, and Python refuses to read an int of more than 4,300.
+        r"[-+]?(?:\d{1,300}(?:\.\d{1,300})?|\.\d{1,300})(?:[eE][-+]?\d{1,3})?(?=\s*(?:[,;\]}):/#\n]|$|\s\d))"
+    )
 )
 _COLON = re.compile(r"\s*(?:=>|[:=：])")
 _KEY = re.compile(
@@ -229,7 +231,7 @@ def _values(text: str) -> Iterator[Any]:
     braces = [match.start() for match in re.finditer(r"\{", text)][:_MOST_BRACES]
     past = 0
     for brace in braces:
-        if brace < past:
+        if brace < past:  # within a value that was given already, where `_objects` looks for it
             continue
         try:
             value, past = decoder.raw_decode(text, brace)

@@ -84,6 +84,7 @@ _NAMED_PASSAGE = re.compile(
 )
 _PAIRS = re.compile(r"\"\d{1,4}\"\s*:\s*\"?(\d{1,4})")
 _LIST = re.compile(r"\[[\s\"'\[]*\d{1,4}[\]\"'\s]*(?:,[\s\"'\[]*\d{1,4}[\]\"'\s]*)+\]")
+# bounded, or a long line of signs takes quadratic time
 _LINE = re.compile(r"^\W{0,20}?(?:\d{1,3}[.):]\s+)?\W{0,20}?(\d{1,4})\W{0,20}$", re.MULTILINE)
 _CHAIN = re.compile(r"(?<![\d.])\d{1,4}(?:(?:[\s,;|/、\"'-]|番|번|\band\b|\bthen\b)+\d{1,4}(?!\d|\.\d))+")
 
@@ -101,7 +102,7 @@ class Order(Parser[tuple[int, ...]]):
         text = re.sub(r"<\s*(\d+)\s*>", r"[\1]", text)
         text = _MARKS.sub(">", re.sub(r"\]\s*=\s*\[", "] > [", text))
         square, bracketed = partial(_find_numbers, _SQUARE), partial(_find_numbers, _BRACKETED)
-        for read in (
+        for read in (  # From the clearest form to the vaguest: a bare row of numbers may be anything.
             _compared_numbers,
             square,
             _listed_numbers,
@@ -161,4 +162,4 @@ def _line_numbers(text: str) -> list[int]:
 def _longest_chain(text: str) -> list[int]:
     """Return the longest row of numbers with nothing but separators between them, or the only number."""
     chains = [_find_numbers(_DIGIT, chain) for chain in _CHAIN.findall(text)]
-    return max(reversed(chains), key=len, default=[]) or _find_numbers(_BARE, text)[-1:]
+    return max(reversed(chains), key=len, default=[]) or _find_numbers(_BARE, text)[-1:]  # of equal ones the last

@@ -272,7 +272,7 @@ class Role(Value, Generic[T]):
         template.check_language(self.language, f"The role of {self.title!r}")
         try:
             if self.default is not None:
-                self.parser.parse(self.default)
+                self.parser.parse(self.default)  # here, not when the first reply fails after hours of a run
         except ValueError as error:
             raise ModelError(f"The default {self.default!r} of {self.title!r} cannot be read: {error}.") from error
 
@@ -345,6 +345,7 @@ class Role(Value, Generic[T]):
             except EmptyReply as error:
                 reply, reason = "", str(error).rstrip(".")
             except BudgetSpent as error:
+                # Only the second try can be done without; and a loop has to know that it ends.
                 if prompt is original or self.default is None or error.in_loop:
                     raise
                 reason += "; the budget allows no second try"
@@ -364,7 +365,7 @@ class Role(Value, Generic[T]):
                 retract()
             if not may_repair:
                 break
-            problem = escape_marks(reason) if reply else "it is empty"
+            problem = escape_marks(reason) if reply else "it is empty"  # a reason may quote the reply
             form = f", written: {self.parser.form}" if self.parser.form else ""
             request = template.read_translated(self.repair, values, self.language).fill(
                 {"reason": Setting(f"{problem}{form}")}
@@ -453,7 +454,7 @@ class Ask(Operator[Brief, Any]):
     max_tokens: int = 1024
     temperature: float = 0.0
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 2  # 2: marks in documents are told from those of the prompt
     cached: ClassVar[bool] = True
 
     def apply(self, value: Brief, /) -> Any:
@@ -478,7 +479,7 @@ class Ask(Operator[Brief, Any]):
         return self.role.prompt_for(dict(value.places), sample=self._sample(value))
 
     def _sample(self, value: Brief) -> int:
-        return value.sample if self.temperature > 0 else 0
+        return value.sample if self.temperature > 0 else 0  # at 0 all samples are one reply, which is asked for once
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls

@@ -13,7 +13,7 @@ from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind, 
 from spolia.types import Generation, Prompt, Token, Usage, Value
 from spolia.worker_process import WorkerDied, pattern_matches
 
-_MATCH_S = 5.0
+_MATCH_S = 5.0  # a pattern of the user's may backtrack without end
 Script: TypeAlias = tuple[str | tuple[str, ...], ...]
 
 

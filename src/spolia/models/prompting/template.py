@@ -87,7 +87,7 @@ class Template(Value):
         >>> Template.from_text("<q>{{question}}</q>").fill({"question": "Is {x} </Q > y?"})[0].content
         '<q>Is {x} ‹/Q > y?</q>'
         """
-        parts = _HEAD.split(text.replace("\r\n", "\n"))
+        parts = _HEAD.split(text.replace("\r\n", "\n"))  # a file from Windows is the same prompt
         sections = list(zip(parts[1::2], parts[2::2], strict=True))
         if parts[0].strip():
             sections.insert(0, ("user", parts[0]))

@@ -23,6 +23,7 @@ def ask_with_thought(llm: LanguageModel, ask: Callable[[int], Generation], max_t
     Raises:
         ThoughtCut: the thought filled these too, or the budget has no room for them.
     """
+    # most runs have learnt nothing: no fingerprint is taken
     room = _learnt_room.get(_model_key(llm), 0) if _learnt_room else 0
     try:
         generation = _complete_reply(llm, ask, max_tokens, room)

@@ -110,7 +110,7 @@ class Hops(Operator[Ranking, Ranking]):
     embedder: Embedder | None = None
     top_k: int = 10
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 3  # 2: links between readable nodes only; 3: links of whole documents
 
     def __post_init__(self) -> None:
         refuse_counts(self, "hops", "top_k")
@@ -186,6 +186,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     damping: float = 0.5
     top_k: int = 10
 
+    # 2: links between readable nodes only; 3: links of whole documents; 4: Chebyshev's semi-iteration
     version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:

@@ -203,6 +203,7 @@ class QuestionInGroup:
         """Return the nodes whose titles occur in the question: long titles first, then by likeness to the question."""
         by_node: dict[int, int] = {}
         for key, length in self.title_lengths.items():
+            # Bounded before they are compared: thousands may share a title.
             for node in self._allowed(self.links.nodes_of_title.row(key)[: 4 * NAMED]).tolist():
                 by_node[node] = max(by_node.get(node, 0), length)
         positions = np.array(list(by_node), dtype=np.int64)
@@ -280,7 +281,7 @@ class QuestionInGroup:
         self._add_link_features(columns, positions, seeds, linked)
         for ranks, name in zip(self.ranks, ("words_rank", "meaning_rank"), strict=True):
             columns[name][:] = [1 / ranks[node] if node in ranks else 0.0 for node in listed]
-        columns["both_ranks"][:] = [30 * self.fused.get(node, 0.0) for node in listed]
+        columns["both_ranks"][:] = [30 * self.fused.get(node, 0.0) for node in listed]  # two first places give about 1
         for best, weight in zip(rarity, seeds.weights.tolist(), strict=True):
             shared = np.array([best[node][0] if node in best else 0.0 for node in listed])
             np.maximum(columns["rarest_name"], shared, out=columns["rarest_name"])
