@@ -136,7 +136,7 @@ def test_what_is_not_recorded_since_the_disk_is_full_is_told_with_the_answer(
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
         return connection
 
-    monkeypatch.setattr(database, "connect", full)
+    monkeypatch.setattr(database, "connected", full)
     ran = spolia("search", "tide " * 20_000, "--store", store, "--json")
     assert (ran.code, len(ran.json["hits"])) == (0, 1)
     assert "Not all of this run is recorded: " in ran.err

@@ -166,12 +166,12 @@ def test_an_error_cannot_act_on_the_terminal(capfd: pytest.CaptureFixture[str]) 
 
 WAITS = """
 import sys, time
-from spolia.cli.exit_codes import guarded
+from spolia.cli.exit_codes import guard_command
 def command(json: bool = False):
     print("ready", flush=True)
     time.sleep(60)
 try:
-    guarded(command)(json=True)
+    guard_command(command)(json=True)
 except BaseException as ended:
     sys.exit(ended.exit_code)
 """

@@ -1,8 +1,8 @@
-"""Former names of keyword arguments, accepted for one minor version."""
+"""Former names of keyword arguments and attributes, accepted for one minor version."""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from warnings import warn
 
 P = ParamSpec("P")
@@ -44,3 +44,24 @@ def renamed_arguments(**names: str) -> Callable[[Callable[P, Result]], Callable[
         return call
 
     return decorate
+
+
+class RenamedAttribute:
+    """An attribute of a class by its former name, with a `DeprecationWarning`.
+
+    >>> class Report:
+    ...     looks = 2
+    ...     looked = RenamedAttribute("looks")
+    >>> Report().looked
+    2
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __set_name__(self, owner: type, former: str) -> None:
+        self.text = f"{owner.__qualname__}.{former} is {owner.__qualname__}.{self.name} now."
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        warn(f"{self.text} The former name goes with the next minor version.", DeprecationWarning, stacklevel=2)
+        return getattr(owner if instance is None else instance, self.name)

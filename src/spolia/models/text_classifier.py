@@ -53,7 +53,7 @@ class QuestionFeatures(NamedTuple):
         hops: how many hops it seems to have: 1, and 1 for each "of", "that", "'s" …
         digits: 1 if it has one.
         rarest: the highest idf of its words.
-        compares, yes_no, when, who, where: 1 if it has such a word.
+        compares, yes_no, asks_when, asks_who, asks_where: 1 if it has such a word.
     """
 
     length: float
@@ -118,7 +118,7 @@ class PairFeatures(NamedTuple):
     """Features of two passages and a question.
 
     Fields:
-        least, most: the smaller and the larger share of the question that one of them covers.
+        lower_share, higher_share: the smaller and the larger share of the question that one of them covers.
         added: what the other adds to that.
         linked: in how many of them the first line of the other occurs.
         shared: ln of how many words with a capital both have, and the question has not.
@@ -197,9 +197,9 @@ class AnswerFeatures(NamedTuple):
 
 
 def _kinds(question: str) -> dict[str, float]:
-    """Return which of the words of `_ASKED` a question has."""
+    """Return which of `_QUESTION_KINDS` a question has, as features."""
     values = (float(pattern.search(question) is not None) for pattern in _QUESTION_KINDS)
-    return dict(zip(("compares", "yes_no", "when", "who", "where"), values, strict=True))
+    return dict(zip(("compares", "yes_no", "asks_when", "asks_who", "asks_where"), values, strict=True))
 
 
 def _names(text: str) -> list[str]:
@@ -232,7 +232,7 @@ class ChainFeatures(NamedTuple):
         answer_in_question: 1 if the question already holds the last answer.
         new: 1 if the last answer is none that an earlier pair had.
         number: 1 if the last answer has a digit.
-        compares, yes_no, when, who, where: 1 if the question has such a word.
+        compares, yes_no, asks_when, asks_who, asks_where: 1 if the question has such a word.
         dated: 1 if the question has a word of `asks_when`, and the last answer a digit.
     """
 
@@ -301,7 +301,7 @@ class ChainFeatures(NamedTuple):
             new=float(not last_failed and bool(answers) and answers[-1] not in answers[:-1]),
             number=number,
             **kinds,
-            dated=number * kinds["when"],
+            dated=number * kinds["asks_when"],
         )
 
 

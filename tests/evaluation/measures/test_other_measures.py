@@ -247,7 +247,7 @@ def test_a_class_of_measures_may_have_the_former_names_of_what_it_defines() -> N
                 return max(seen)[0]
 
     assert ["called is notation" in str(one.message) for one in warned] == [True, False]
-    measure: Any = Longest  # type: ignore[abstract]
+    measure: Any = Longest
     found = measured(measure(), [Case(Item("q", "How?"), Failure("StepFailed", "no"))])
     assert (found.measure, found.value) == ("Longest", 4.0)
 
