@@ -1,4 +1,4 @@
-"""Scores of the flows of a space: retrieval by sweeps, everything else by an experiment; each is stored at once."""
+"""Scores of the flows of a space: retrieval by sweeps, everything else by an experiment; each is stored immediately."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

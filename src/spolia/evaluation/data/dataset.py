@@ -49,7 +49,7 @@ def count_parts(ids: Iterable[str]) -> dict[str, int]:
 
 
 def check_part(name: str) -> str:
-    """Return the name of a part; raise DataError if there is no such part."""
+    """Return the name of a part; raise DataError for an unknown part."""
     if name not in PARTS:
         raise DataError(f"There is no part {name!r} of a data set. Write one of: {', '.join(PARTS)}.")
     return name

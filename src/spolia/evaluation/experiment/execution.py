@@ -1,4 +1,4 @@
-"""Execution of an experiment: asks flows question by question, stores each answer at once, and scores it."""
+"""Execution of an experiment: asks flows question by question, stores each answer immediately, and scores it."""
 
 import json
 import time

@@ -174,8 +174,8 @@ class Page:
         return " ".join(element.text().split()) if element is not None else ""
 
     def read_content(self) -> Layout:
-        """Read all text but the navigation; that too if there is nothing else. Image regions carry the sources of their
-        pictures."""
+        """Read all text but the navigation; that too if the page has no other text. Image regions carry the sources of
+        their pictures."""
         body, layout = self.tree.body or self.tree.root, Layout()
         self.menus = sum(bool(menu.text().strip()) for menu in self.tree.css('nav, [role="navigation"]'))
 
@@ -203,7 +203,7 @@ class Page:
 
 
 def _extract_main(html: str) -> Any:
-    """Parse the main content that trafilatura extracts; None if there is none. Its defaults lose lists on pages that a
+    """Parse the main content that trafilatura extracts; None if it finds none. Its defaults lose lists on pages that a
     table lays out."""
     main_html = trafilatura.extract(
         html,
@@ -222,7 +222,7 @@ def read_html(html: str, depth: int | None = None) -> Layout:
 
 
 def words_of(html: str) -> str:
-    """Return the text of a piece of a page, wherever it is cut.
+    """Return the text of a piece of a page, which may be cut anywhere.
 
     >>> words_of("</b> and sand</p><ul><li>One<script>x()</script>")
     'and sand\\n\\n- One'

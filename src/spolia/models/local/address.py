@@ -95,7 +95,7 @@ class Local(Value):
 
     @property
     def resolved(self) -> Self:
-        """Copy with the folder's own settings in place of those that are not given."""
+        """Copy with the folder's own settings in place of missing ones."""
         return self
 
     def open_session(self) -> ModelSession:

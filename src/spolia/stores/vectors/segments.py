@@ -284,7 +284,7 @@ def plan_joins(rows: Mapping[int, int], graph_rows: int | None, small: int, many
 
 
 def _split_full(rows: Mapping[int, int]) -> tuple[list[list[int]], list[int]]:
-    """Split the segments into those that are joined for good, and the rest."""
+    """Split the segments into groups that are joined for good, and the rest."""
     groups: list[list[int]] = []
     gathered: list[int] = []
     for number in sorted(number for number, count in rows.items() if count < FROZEN_ROWS):
