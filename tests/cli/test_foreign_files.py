@@ -99,12 +99,12 @@ def flow_with_a_group(at: Place) -> dict[str, object]:
 
 def sources(at: Place) -> dict[str, object]:
     url = f"postgresql+psycopg://ann:${{{VARIABLE}}}@{at.database.place}/db"
-    return {"more": at.file("s.yaml", f"- SQLRows: {{name: a, url: '{url}', rows: t, key: id, text: body}}\n")}
+    return {"sources_file": at.file("s.yaml", f"- SQLRows: {{name: a, url: '{url}', rows: t, key: id, text: body}}\n")}
 
 
 def sources_without_a_variable(at: Place) -> dict[str, object]:
     url = f"postgresql+psycopg://ann@{at.database.place}/db"
-    return {"more": at.file("s.yaml", f"- SQLRows: {{name: a, url: '{url}', rows: t, key: id, text: body}}\n")}
+    return {"sources_file": at.file("s.yaml", f"- SQLRows: {{name: a, url: '{url}', rows: t, key: id, text: body}}\n")}
 
 
 def groups(at: Place) -> dict[str, object]:
@@ -192,7 +192,8 @@ KINDS: dict[Callable[[Place], dict[str, object]], bool] = {
 """By kind of file, whether some command sends the variable once it is allowed: the test could see it then."""
 
 OWN = {
-    "known": "Python code of the user", "weights": "numbers", "prompts": "texts", "document": "texts",
+    "known": "Python code of the user", "modules": "Python code of the user", "weights": "numbers",
+    "prompts": "texts", "document": "texts",
     "data": "questions and passages", "questions": "questions", "onto": "questions", "source": "questions",
     "files": "compared with their digests",
     "kept_apart": "questions", "labels": "answers and verdicts", "rows": "texts to learn from", "readers": "names",

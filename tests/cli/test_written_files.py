@@ -197,6 +197,11 @@ HINTS = re.compile(
 )
 
 
+def to_a_server(call: ast.Call) -> bool:
+    """Whether a connection leads to the address of a PostgreSQL server."""
+    return isinstance(call.func, ast.Name) and ast.unparse(call.args[0]) in ("address", "self.address")
+
+
 def writes(call: ast.Call) -> bool:
     """Whether a call writes a file, as far as its words tell."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -206,9 +211,9 @@ def writes(call: ast.Call) -> bool:
     return (
         (name in OPENERS and (any(set(mode) <= {*"rwaxbt+"} and {*mode} & {*"wax+"} for mode in modes)))
         or (name in OPENERS and "O_CREAT" in ast.unparse(call))
-        or (name == "connect" and target in ("", "sqlite3", "record_files"))
+        or (name == "connect" and target in ("", "sqlite3", "record_files") and not to_a_server(call))
         or (name == "write" and target == "checksums")
-        or (name in WRITERS and target != "self.writer")
+        or (name in WRITERS and target not in ("self.writer", "layout", "self.layout"))
     )
 
 

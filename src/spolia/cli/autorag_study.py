@@ -57,7 +57,7 @@ class ImportedStudy(Value):
 
     @contextmanager
     def as_file(self) -> Iterator[str]:
-        """Yield the path of a temporary flow file with the space; its own folder may still raise an error."""
+        """Yield the path of a temporary flow file with the space: a check may still refuse the study's own folder."""
         with TemporaryDirectory() as folder:
             with replace_files(Path(folder, SPACE)) as (part,):
                 part.write_text(self.config.text, "utf-8")

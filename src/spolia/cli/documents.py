@@ -87,7 +87,7 @@ def list_sources(snapshot: Snapshot, access: Sequence[str] | None = None) -> Ite
 
 
 def find_source(snapshot: Snapshot, name: str, access: Sequence[str] | None = None) -> StoredSource:
-    """Return the source of this uri or document id; otherwise raise QueryError with similar names."""
+    """Return the source of this uri or document id; raise QueryError with similar names for an unknown one."""
     sources = (
         {stored_source.source.uri: stored_source.source for stored_source in list_sources(snapshot, access)}
         if access is not None

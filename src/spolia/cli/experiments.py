@@ -228,7 +228,8 @@ class EvaluationRun:
     def baseline(
         self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False
     ) -> tuple[Report, Baseline]:
-        """Ask a flow the questions and return the new baseline; raise first if the options allow no decision."""
+        """Ask a flow the questions and return the new baseline; first raise an error for options that could decide
+        nothing."""
         ready = self.prepare([name], measures, _applicable_items)
         refuse_invalid_rule(ready.measures, **decides)
         experiment_options: dict[str, Any] = {"by": (), "overlap": overlap, "degraded": self.options.degraded}

@@ -186,7 +186,7 @@ def _change_fields(step: Operator[Any, Any], assignments: Sequence[str], values:
 
 
 def _parse_field(step: Operator[Any, Any], name: str, value_text: str, values: ValueReader) -> Any:
-    """Read a field's value by the type that the field declares; other text is taken as it is."""
+    """Read a field's value by the type that the field declares; text that is not JSON of that type stays as it is."""
     kind = (step.keywords if isinstance(step, Function) else get_type_hints(type(step))).get(name, Any)
     try:
         plain = loads(value_text)

@@ -1,4 +1,4 @@
-"""Former names of keyword arguments and methods, accepted for one minor version."""
+"""Former names of keyword arguments and attributes, accepted for one minor version."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -7,7 +7,6 @@ from warnings import warn
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
-Class = TypeVar("Class", bound=type)
 
 
 def renamed_arguments(**names: str) -> Callable[[Callable[P, Result]], Callable[P, Result]]:
@@ -47,25 +46,22 @@ def renamed_arguments(**names: str) -> Callable[[Callable[P, Result]], Callable[
     return decorate
 
 
-def renamed_methods(**names: str) -> Callable[[Class], Class]:
-    """Accept calls of methods of a class by their former names too, with a `DeprecationWarning`.
+class RenamedAttribute:
+    """An attribute of a class by its former name, with a `DeprecationWarning`.
 
-    Args:
-        names: the present name of each method, by its former one.
+    >>> class Report:
+    ...     looks = 2
+    ...     looked = RenamedAttribute("looks")
+    >>> Report().looked
+    2
     """
 
-    def decorate(cls: Class) -> Class:
-        for former, name in names.items():
-            setattr(cls, former, _former_method(f"{cls.__qualname__}.{former}", name))
-        return cls
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    return decorate
+    def __set_name__(self, owner: type, former: str) -> None:
+        self.text = f"{owner.__qualname__}.{former} is {owner.__qualname__}.{self.name} now."
 
-
-def _former_method(label: str, name: str) -> Callable[..., Any]:
-    def call(self: Any, *args: Any, **arguments: Any) -> Any:
-        text = f"{label} is {name} now. The former name goes with the next minor version."
-        warn(text, DeprecationWarning, stacklevel=2)
-        return getattr(self, name)(*args, **arguments)
-
-    return call
+    def __get__(self, instance: object, owner: type) -> Any:
+        warn(f"{self.text} The former name goes with the next minor version.", DeprecationWarning, stacklevel=2)
+        return getattr(owner if instance is None else instance, self.name)

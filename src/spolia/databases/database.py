@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from spolia.core.deprecation import renamed_methods
+from spolia.core.deprecation import RenamedAttribute
 from spolia.core.run_context import check_cancelled
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StatementError, WiringError
@@ -82,7 +82,6 @@ class QueryLimits(Value):
             raise WiringError(f"timeout_s is {self.timeout_s}. Write seconds above 0.")
 
 
-@renamed_methods(written="to_markdown")
 @dataclass(frozen=True)
 class QueryRows(Value):
     """The rows of a statement.
@@ -130,6 +129,8 @@ class QueryRows(Value):
     def plain(self) -> list[Any]:
         """Return the data that a worker sends."""
         return [self.columns, self.rows, self.cut]
+
+    written = RenamedAttribute("to_markdown")
 
     def to_markdown(self) -> str:
         """Return a table in Markdown; a value with line breaks or bars stays in its cell.

@@ -326,8 +326,8 @@ def pricing_of(model: object) -> Callable[[Usage], Usage] | None:
 
 
 def refuse_no_embedder(candidate: object, owner: str, *kinds: type) -> None:
-    """Raise WiringError for an embedder that follows none of the protocols `kinds`. Nothing of it is
-    computed, so that no weights are looked for.
+    """Raise WiringError for an embedder that follows none of the protocols `kinds`. Nothing of it is computed, so that
+    no weights are looked for.
 
     >>> refuse_no_embedder(8, "It", Embedder, SparseEmbedder)  # doctest: +ELLIPSIS
     Traceback (most recent call last):

@@ -118,7 +118,7 @@ class PairFeatures(NamedTuple):
     """Features of two passages and a question.
 
     Fields:
-        least, most: the smaller and the larger share of the question that one of them covers.
+        lower_share, higher_share: the smaller and the larger share of the question that one of them covers.
         added: what the other adds to that.
         linked: in how many of them the first line of the other occurs.
         shared: ln of how many words with a capital both have, and the question has not.
@@ -197,7 +197,7 @@ class AnswerFeatures(NamedTuple):
 
 
 def _kinds(question: str) -> dict[str, float]:
-    """Return which of the words of `_ASKED` a question has."""
+    """Return which of `_QUESTION_KINDS` a question has, as features."""
     values = (float(pattern.search(question) is not None) for pattern in _QUESTION_KINDS)
     return dict(zip(("compares", "yes_no", "asks_when", "asks_who", "asks_where"), values, strict=True))
 

@@ -257,7 +257,7 @@ def question_marks(items: Iterable[Item]) -> tuple[str, ...]:
 
 
 def _hash_texts(candidate: str, paths: Iterable[str]) -> str:
-    """Return a candidate without paths of stores and without texts: all but short names become hashes."""
+    """Return a candidate without paths of stores and without texts: texts other than short names become hashes."""
     for path in paths:
         candidate = candidate.replace(path, "")
     text = _QUOTED.sub(lambda match: match[0] if _NAME.fullmatch(match[0]) else f"'{_hash_text(match[0])}'", candidate)

@@ -9,6 +9,7 @@ import numpy as np
 
 from spolia import optimizer
 from spolia.core.combinators.space import Point
+from spolia.core.deprecation import RenamedAttribute
 from spolia.core.operator import Operator
 from spolia.evaluation.measures.measure import CostMeasure, Measure
 from spolia.evaluation.statistics.interval import Interval
@@ -105,6 +106,8 @@ class TunedFlow(Value):
     is_share: bool = True
     is_cut_short: bool = False
     differences: tuple[FlowDifferences, ...] = ()
+
+    asked = RenamedAttribute("flows_asked")
 
     @property
     def measure(self) -> str:

@@ -134,7 +134,7 @@ class TokenIndex:
 
 
 def token_index(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> TokenIndex:
-    """Return the token vectors of a group; embed the missing ones and keep them in the store's folder."""
+    """Return the token vectors of a group; missing ones are embedded and kept in the store's folder."""
     return derived(snapshot.derived, ("tokens", group, embedder.name), lambda: _build_index(snapshot, group, embedder))
 
 

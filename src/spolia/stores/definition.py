@@ -291,7 +291,7 @@ class Definition(Value):
 
 
 def _find_ref_reader(transform: Operator[Any, Any]) -> str:
-    """Return the transform that needs the nodes of a `ref`, in its short form; empty if it needs no nodes."""
+    """Return the transform that needs the nodes of a `ref`, in its short form; empty if no transform does."""
     if getattr(transform, "wants_refs", False):
         return transform.short
     return next(filter(None, (_find_ref_reader(inner) for _, inner in transform.inner())), "")

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from spolia.core.deprecation import RenamedAttribute
 from spolia.errors import GroupError, NotAStore, StoreBusy, StoreError
 from spolia.filters import Field, Schema
 from spolia.private_files import set_aside
@@ -37,7 +38,7 @@ class Writer(Draft):
     """Holder of the right to write to a store, made by `Corpus.writer`. `mended` says what was damaged and built again.
 
     Args:
-        connection: as for `Backend.writing`.
+        connection: as for `Backend.begin_writing`.
     """
 
     def __init__(self, store: Backend, timeout_s: float, connection: Connection | None = None) -> None:
@@ -152,6 +153,8 @@ class Writer(Draft):
             with self._transaction.change():
                 fail_point("declare.write")
                 self.declared = schema
+
+    put = RenamedAttribute("put_document")
 
     def put_document(
         self,

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.operator import Operator
 from spolia.core.replacement import replace_parts
 from spolia.errors import BudgetSpent, StepFailed
@@ -53,6 +54,7 @@ class CreatedQuestions(Value):
         return {step: dict(reasons.most_common()) for step, reasons in reasons_by_step.items()}
 
 
+@renamed_arguments(wanted="numbers", told="on_progress")
 def create(
     numbers: Mapping[Recipe, int],
     *,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spolia.core.deprecation import RenamedAttribute
 from spolia.errors import DataError
 from spolia.evaluation.data.formats.form import Form, detect_form, form_named
 from spolia.types import Document, Item, Value, lazy_property
@@ -102,6 +103,8 @@ class DataSet(Value):
         """Return the folder's own name, or the file's without its ending."""
         path = Path(self.path).resolve()
         return path.name if path.is_dir() or not path.exists() else path.name.partition(".")[0]
+
+    written = RenamedAttribute("file_form")
 
     @lazy_property
     def file_form(self) -> Form:

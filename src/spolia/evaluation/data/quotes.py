@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from unicodedata import category
 
+from spolia.core.deprecation import renamed_arguments
 from spolia.errors import DataError
 from spolia.stores.lexical.analysis import UNSPACED
 from spolia.types import Document, Gold, Item, Quote, Value
@@ -66,6 +67,7 @@ def locate_passages(passages: Iterable[Document], documents: Iterable[Document])
     )
 
 
+@renamed_arguments(by="field")
 def join_passages(passages: Iterable[Document], field: str = "title") -> PassageLocations:
     """Put passages that follow one another, of one title or with one value of a metadata field, into documents.
 
@@ -96,6 +98,9 @@ def join_passages(passages: Iterable[Document], field: str = "title") -> Passage
                 start += len(passage.text) + len(SEPARATOR)
             documents.append(Document(id, text, title=members[0].title))
     return PassageLocations(tuple(documents), quotes)
+
+
+joined = join_passages  # its former name, which goes with the next minor version
 
 
 def with_quotes(items: Iterable[Item], passages: Mapping[str, str]) -> Iterator[Item]:

@@ -7,6 +7,7 @@ from itertools import combinations
 from math import nan
 from typing import TYPE_CHECKING, Any, Self
 
+from spolia.core.deprecation import RenamedAttribute
 from spolia.evaluation.experiment.score_table import ScoreTable
 from spolia.evaluation.measures.measure import CostMeasure, Measure, Observation, SetMeasure
 from spolia.evaluation.statistics.interval import Interval
@@ -99,6 +100,9 @@ class Comparison(Value):
     comparison_count: int
     lower_is_better: bool
     is_share: bool
+
+    of = RenamedAttribute("comparison_count")
+    unit = RenamedAttribute("is_share")
     caveat: str = ""
 
     @property

@@ -283,7 +283,7 @@ class Experiment(Value):
             path, again: see `ask`. An answered question is never asked again, unless a server was down, and
                 an interrupted experiment goes on.
             usage_log: where it is written which questions were looked at; by default in `looks.jsonl` beside the
-                file, and nowhere without one. `UsageLog.of_data` is the file beside a data set.
+                file, and nowhere without one. `UsageLog.for_data` is the file beside a data set.
             on_progress: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spolia.core.deprecation import RenamedAttribute
 from spolia.core.plurals import several, were
 from spolia.errors import DataError
 from spolia.evaluation import report
@@ -150,6 +151,10 @@ class Report(Value):
     notes: tuple[str, ...] = ()
     tuned_flows: tuple[str, ...] = ()
     curves: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...] = field(default=(), repr=False)
+
+    tuned = RenamedAttribute("tuned_count")
+    looked = RenamedAttribute("look_count")
+    over = RenamedAttribute("compare")
 
     @property
     def n(self) -> int:

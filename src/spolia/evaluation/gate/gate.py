@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 from spolia import __version__
+from spolia.core.deprecation import RenamedAttribute, renamed_arguments
 from spolia.core.plurals import several
 from spolia.errors import DataError, NeverWorked
 from spolia.evaluation.data.usage_log import UsageLog
@@ -254,6 +255,8 @@ class Gate(Value):
     now: Baseline
     idle: tuple[str, ...] = ()
 
+    moved = RenamedAttribute("changed_questions")
+
     @property
     def passed(self) -> bool:
         if self.idle:
@@ -301,6 +304,7 @@ class Gate(Value):
         }
 
 
+@renamed_arguments(told="on_progress", also="previous")
 def record_baseline(
     experiment: Experiment,
     *,
@@ -334,6 +338,9 @@ def record_baseline(
         )
 
 
+recorded = record_baseline  # its former name, which goes with the next minor version
+
+
 def refuse_idle(report: Report, degraded: str) -> None:
     """Raise `NeverWorked` if a baseline would be of a flow with a step that failed on every call."""
     evaluation = report.flows[0]
@@ -346,6 +353,7 @@ def refuse_idle(report: Report, degraded: str) -> None:
         )
 
 
+@renamed_arguments(told="on_progress")
 def gate(
     experiment: Experiment,
     baseline: Baseline | str | Path,
@@ -360,12 +368,12 @@ def gate(
     """Ask a flow the questions of a baseline, and report whether it has become worse, where, and what has changed.
 
     Args:
-        experiment: one flow with the questions and measures of the baseline (`Baseline.among`).
+        experiment: one flow with the questions and measures of the baseline (`Baseline.select_items`).
         tolerance: how much worse a measure may be: 0.05 is 5 points of 100 where scores lie between 0 and 1, and a
             twentieth of what it was elsewhere.
         tolerances: other ones for some measures, as they are written.
         rule: `not-worse` passes where every measure is shown to be not worse, `worse` where none is shown to be worse.
-        run, path, told: as for `Experiment.run`.
+        run, path, on_progress: as for `Experiment.run`.
 
     Raises:
         DataError: the two cannot be compared, and why: other questions, measures, another corpus.

@@ -14,6 +14,7 @@ from math import inf, isfinite
 from typing import Any, ClassVar, TypeAlias
 from warnings import warn
 
+from spolia.core.deprecation import RenamedAttribute
 from spolia.errors import MeasureError
 from spolia.types import Answer, Failure, Item, Ranking, Usage, Value
 
@@ -224,6 +225,8 @@ class Measurement(Value):
     undetermined: int
     without_gold: int
     observations: tuple[Observation | None, ...]
+
+    seen = RenamedAttribute("observations")
 
     def __str__(self) -> str:
         score = "nothing" if self.value is None else f"{self.value:.4g}"

@@ -171,7 +171,7 @@ def parse_measures(
 
 
 def as_measures(measures: str | Iterable[str | SetMeasure]) -> Iterator[SetMeasure]:
-    """Yield measures, and parse notations.
+    """Yield measures, and parse notations among them.
 
     >>> [str(one) for one in as_measures(["R@5, MRR", parse_measure("P@3")])]
     ['R@5', 'MRR', 'P@3']

@@ -101,7 +101,7 @@ class SimulatedReader(ScriptedModel):
     language.
 
     Args:
-        chains: the questions with their hops; see `SimulatedReader.of`.
+        chains: the questions with their hops; see `SimulatedReader.from_data`.
         profile: how often it errs.
         seed: of its mistakes.
 

@@ -174,7 +174,7 @@ class Page:
         return " ".join(element.text().split()) if element is not None else ""
 
     def read_content(self) -> Layout:
-        """Read all text but the navigation; that too without other text. Image regions carry the sources of
+        """Read all text but the navigation; that too if the page has no other text. Image regions carry the sources of
         their pictures."""
         body, layout = self.tree.body or self.tree.root, Layout()
         self.menus = sum(bool(menu.text().strip()) for menu in self.tree.css('nav, [role="navigation"]'))
@@ -203,8 +203,8 @@ class Page:
 
 
 def _extract_main(html: str) -> Any:
-    """Parse the main content that trafilatura extracts; None if it finds nothing. Its defaults lose lists on
-    pages that a table lays out."""
+    """Parse the main content that trafilatura extracts; None if it finds none. Its defaults lose lists on pages that a
+    table lays out."""
     main_html = trafilatura.extract(
         html,
         output_format="html",
@@ -222,7 +222,7 @@ def read_html(html: str, depth: int | None = None) -> Layout:
 
 
 def words_of(html: str) -> str:
-    """Return the text of a piece of a page, cut anywhere.
+    """Return the text of a piece of a page, which may be cut anywhere.
 
     >>> words_of("</b> and sand</p><ul><li>One<script>x()</script>")
     'and sand\\n\\n- One'

@@ -76,8 +76,8 @@ _LONG_HEADER = re.compile(
 
 @dataclass(frozen=True)
 class EmlReader(Value):
-    """Reader of mails: the headers, then all texts. It reads the plain form of a text, or the HTML form if
-    the plain one has no words; invitations have the fields of their events. Attachments are its parts.
+    """Reader of mails: the headers, then all texts. A text in several forms is read from the plain one, or the HTML
+    if that has no words; invitations have the fields of their events. Attachments are its parts.
 
     Fields: `sender`, `to`, `cc`, `date`, `message_id`, `in_reply_to`; the subject is the title.
 

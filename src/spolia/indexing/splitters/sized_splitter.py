@@ -77,7 +77,7 @@ class Lengths:
 
     A text that the tokenizer does not cover counts a token for every `chars_per_token` characters, so that a window of
     it is as long as one of English: by tokens, windows of Korean would be 110 characters long and of Chinese 200. It is
-    covered if the tokenizer knows this share of its characters, and more than the letters (`SPELT`).
+    covered if the tokenizer knows this share of its characters, and more than the letters (`LETTERS_PER_TOKEN`).
     """
 
     tokenizer: TokenCounter

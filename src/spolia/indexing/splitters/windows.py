@@ -47,7 +47,7 @@ def may_cut(text: str, index: int) -> bool:
 
 
 def last_cut(text: str, low: int, high: int) -> int:
-    """Return the last place in (low, high] where the text may be cut; else `high`."""
+    """Return the last place in (low, high] where the text may be cut; `high` without such a place."""
     return next((index for index in range(high, low, -1) if may_cut(text, index)), high)
 
 
@@ -98,7 +98,7 @@ class SizeBound:
         return len(text.encode("utf-8", "replace")) < self.tokens or self.count(text) <= self.tokens
 
     def measure(self, text: str, start: int, end: int) -> int | None:
-        """Count the tokens of `text[start:end]`; None if it is too long, immediately if it has too many characters."""
+        """Count the tokens of `text[start:end]`; None if it is too long, uncounted for too many characters."""
         if end - start > self.characters:
             return None
         tokens = self.count_tokens(text[start:end])

@@ -15,7 +15,7 @@ DONE = "[DONE]"
 
 
 def events(chunks: Iterable[bytes]) -> Iterator[str]:
-    r"""Yield the data of each event; bytes that are no UTF-8 by themselves come as lone surrogates, for `Mended`.
+    r"""Yield the data of each event; bytes that are no UTF-8 alone come as lone surrogates, for `TornTextDecoder`.
 
     >>> list(events([b": hello\n\ndata: {", b"}\r\n\r\ndata: [DO", b"NE]\n\n"]))
     ['{}', '[DONE]']

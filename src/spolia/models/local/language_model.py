@@ -134,7 +134,7 @@ class LocalReply:
 
     @property
     def token_count(self) -> int:
-        """Return the number of generated tokens, those cut off included."""
+        """Return the number of generated tokens, including tokens that were cut off."""
         return len(self.token_logprobs)
 
     def generation(self, model_name: str, logprobs: bool) -> Generation:

@@ -2,7 +2,7 @@
 
 from spolia.models.parsers.json_object import JsonObject
 from spolia.models.parsers.lines import Headed, Lines, list_texts
-from spolia.models.parsers.numbers import Number, Order, complete_order
+from spolia.models.parsers.numbers import Number, Order, complete_order, completed
 from spolia.models.parsers.parser import NOTHING, Parser, Text, refuses, says_nothing, strip_thoughts
 from spolia.models.parsers.tags import THOUGHT, AnswerText, ControlTokens, Tags, strip_tokens
 from spolia.models.parsers.verdicts import Reasoned
@@ -25,6 +25,7 @@ __all__ = [
     "Text",
     "YesNo",
     "complete_order",
+    "completed",
     "list_texts",
     "refuses",
     "says_nothing",

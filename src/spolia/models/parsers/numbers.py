@@ -126,6 +126,9 @@ def complete_order(numbers: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*valid, *range(1, count + 1))))
 
 
+completed = complete_order  # its former name, which goes with the next minor version
+
+
 def _compared_numbers(text: str) -> list[int]:
     """Return the numbers of `a > b > c`: the last number of the first part, the first one of each further part."""
     parts = text.split(">")

@@ -39,7 +39,7 @@ _READ = 20_000  # characters
 
 
 def language_of(text: str) -> str:
-    """Return which of `LANGUAGES` a text is in, by its script; Japanese without kana counts as Chinese.
+    """Return which of `LANGUAGES` a text is in, by its script; Japanese without kana looks like Chinese.
 
     >>> [language_of(text) for text in ("什么是 BM25？", "누가 썼습니까?", "誰が書いたのか", "Who wrote 紅樓夢?", "")]
     ['zh', 'ko', 'ja', 'en', 'en']

@@ -223,8 +223,8 @@ class NearestNeighbours:
         return NodePairs(row, target, self.cosines[row, place].astype(np.float32))
 
     def restrict_to(self, nodes: Positions, keys: Positions, neighbours: int) -> tuple[Positions, Cosines, Mask]:
-        """Return the nearest of some nodes among `keys`, their cosines, and which nodes have lost an
-        unknown number of neighbours."""
+        """Return the nearest of some nodes among `keys`, their cosines, and which nodes have lost neighbours
+        whose successors are unknown."""
         near, cosines = self.near[nodes], self.cosines[nodes]
         is_removed = ~np.isin(near, keys)
         order = np.argsort(is_removed, axis=1, kind="stable")[:, :neighbours]

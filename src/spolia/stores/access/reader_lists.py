@@ -82,7 +82,7 @@ class Rights:
 
     @property
     def changed_at(self) -> StoreVersion | None:
-        """Return the version since which others may read a document of this generation; None if nobody else may."""
+        """Return the version since which others may read a document of this generation; None without a change."""
         now = self._current()
         return now.version if now.changed else None
 

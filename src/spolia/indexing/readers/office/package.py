@@ -210,7 +210,7 @@ def core_properties(archive: zipfile.ZipFile) -> tuple[str, Meta]:
 
 
 def hidden_warning(count: int, unit: str) -> tuple[str, ...]:
-    """Return the warning that counts the hidden pages that were left out; nothing without hidden pages.
+    """Return the warning that counts the hidden pages that were left out; nothing for 0.
 
     >>> hidden_warning(2, "slide")
     ('2 hidden slides were left out.',)

@@ -29,7 +29,7 @@ _LONGEST = 10_000
 
 
 def description_of(image: Any) -> str:
-    """Return the first description in a picture of Pillow; empty if it has no description."""
+    """Return the first description in a picture of Pillow; empty without one."""
     exif = image.getexif()
     title = exif.get(_EXIF_TITLE)
     wide = bytes(title).decode("utf-16-le", "replace") if isinstance(title, (bytes, tuple)) else ""
