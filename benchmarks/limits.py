@@ -397,8 +397,8 @@ def _flows(result: Result) -> Judged:
         found_data |= {f"tau, world and {data}, {name}": (tau, bound) for name, tau in taus.items()}
     for row in result["corag that stops"]:
         if row["profile"] == "ideal":
-            message = f"{row['data']}, {row['retriever']}"
-            found_data[f"corag-oracle, share of tokens, {message}"] = (row["share"], None)
+            label = f"{row['data']}, {row['retriever']}"
+            found_data[f"corag-oracle, share of tokens, {label}"] = (row["share"], None)
     return found_data
 
 

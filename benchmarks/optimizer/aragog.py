@@ -88,8 +88,11 @@ def measured(folder: Path) -> dict[str, Any]:
             "best": data["best"]["choices"], "score": data["score"], "scored on": data["scored_on"],
             "flows": data["flows"],
         }  # fmt: skip
-    gold = "any passage of the paper that the question names"
-    return {"questions": questions, "gold": gold, "objectives": objectives}
+    return {
+        "questions": questions,
+        "gold": "any passage of the paper that the question names",
+        "objectives": objectives,
+    }
 
 
 def main() -> None:

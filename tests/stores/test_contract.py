@@ -35,12 +35,12 @@ STORES = "spolia.stores."
 FAULTS: list[tuple[str, Any, str]] = [
     ("access.reader_lists.Asker.may_read", lambda *_: True, "nothing_is_handed_out_to_who_may_not_read_it"),
     ("snapshot.records.Records._mask", lambda self, _: self._all(), "access_and_filters_let_be_found"),
-    ("access.reader_lists.ReaderLists.open_to", lambda self, _: frozenset(self.lists), "words_are_found_by_bm25"),
+    ("access.reader_lists.ReaderLists.audiences_of", lambda self, _: frozenset(self.lists), "words_are_found_by_bm25"),
     ("writer.Writer.relabel", lambda *_: None, "another_reader_list_holds"),
     ("writer.Writer._forget", lambda *_: None, "whatever_is_put_moved_removed_and_failed"),
-    ("open_store.OpenStore.leased", lambda *_: None, "a_pinned_reader_keeps_its_generation"),
+    ("open_store.OpenStore.lease", lambda *_: None, "a_pinned_reader_keeps_its_generation"),
     ("backends.publication.Transaction.begin", lambda self: None, "leaving_by_an_error_takes_back"),
-    ("vectors.segment_search.questions", lambda metric, vectors, _: -vectors, "vectors_are_found_as_by_comparing"),
+    ("vectors.segment_search.check_queries", lambda metric, vectors, _: -vectors, "vectors_are_found_as_by_comparing"),
 ]
 
 

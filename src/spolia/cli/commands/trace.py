@@ -32,9 +32,7 @@ def trace(
     documents: Annotated[
         int, option("--documents", "How many passages to show of each step, with how they moved.", min=0)
     ] = 5,
-    html: Annotated[
-        Path | None, option("--html FILE", "Write the run as one page that needs nothing else.")
-    ] = None,
+    html: Annotated[Path | None, option("--html FILE", "Write the run as one page that needs nothing else.")] = None,
     diff: Annotated[str, option("--diff RUN", "Show how the run differs from this one.")] = "",
     replay: Annotated[
         int | None,

@@ -147,7 +147,7 @@ class _PptxWriter:
         description = next((properties.get("descr") or "" for properties in shape._element.iter(f"{_P}cNvPr")), "")
         image = self.layout.failures.attempt("picture", lambda: self._read_image(shape), None)
         if image is None:
-            self.layout.paragraph(description)
+            self.layout.write_paragraph(description)
         else:
             self.layout.write_picture(image, description)
 
