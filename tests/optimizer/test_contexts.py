@@ -44,7 +44,7 @@ def prompts_of(flows: list[Operator[Query, Any]], items: list[Item]) -> set[str]
             value: Any = Query(item.question)
             for step in free:
                 value = step(value)
-            found.add(reader.prompted(value.cut(reader.max_passages)).text)
+            found.add(reader.build_prompt(value.cut(reader.max_passages)).text)
     return found
 
 

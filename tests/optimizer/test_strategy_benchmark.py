@@ -22,10 +22,15 @@ def test_steps_that_flows_share_and_contexts_that_were_read_are_paid_once(played
     shared = replace(grid, steps=np.column_stack([grid.points[:, 0], 3 + np.arange(12)]), step_us=np.ones(15))
     asked = np.arange(40)
     board, _ = played.studied(shared, played.STRATEGIES["halving"], 0.3, asked, 0)
-    once = {(step, at) for flow in range(12) for at in range(board.asked[flow]) for step in shared.steps[flow].tolist()}
+    once = {
+        (step, at)
+        for flow in range(12)
+        for at in range(board.question_counts[flow])
+        for step in shared.steps[flow].tolist()
+    }
     assert shared.spent(board) == pytest.approx(len(once) / (15 * 40))
     read = replace(shared, contexts=np.tile(grid.points[:, [1]], 60))
-    contexts = {(int(grid.points[flow, 1]), at) for flow in range(12) for at in range(board.asked[flow])}
+    contexts = {(int(grid.points[flow, 1]), at) for flow in range(12) for at in range(board.question_counts[flow])}
     assert read.calls(board, asked) == pytest.approx(len(contexts) / (4 * 40))
 
 
@@ -72,9 +77,9 @@ def test_a_fast_race_ends_as_that_of_tune(played: Any, seed: int) -> None:
     asked = played.drawn(grid, seed, 200)
     left, share = played.FastRace(grid)(asked)
     board, chosen = played.studied(grid, race, 1.0, asked, seed)
-    last = int(board.asked.max())
-    assert left.tolist() == sorted(race.kept(board, np.flatnonzero(board.asked == last).tolist(), last))
-    assert share == pytest.approx(board.spent / 90 / 200)
+    last = int(board.question_counts.max())
+    assert left.tolist() == sorted(race.drop_worse(board, np.flatnonzero(board.question_counts == last).tolist(), last))
+    assert share == pytest.approx(board.rows_spent / 90 / 200)
     assert share < 1
     assert chosen in left
 
