@@ -25,12 +25,12 @@ def test_steps_that_flows_share_and_contexts_that_were_read_are_paid_once(played
     once = {
         (step, index)
         for flow in range(12)
-        for index in range(board.asked[flow])
+        for index in range(board.question_counts[flow])
         for step in shared.steps[flow].tolist()
     }
     assert shared.spent(board) == pytest.approx(len(once) / (15 * 40))
     read = replace(shared, contexts=np.tile(grid.points[:, [1]], 60))
-    contexts = {(int(grid.points[flow, 1]), index) for flow in range(12) for index in range(board.asked[flow])}
+    contexts = {(int(grid.points[flow, 1]), index) for flow in range(12) for index in range(board.question_counts[flow])}
     assert read.calls(board, request) == pytest.approx(len(contexts) / (4 * 40))
 
 

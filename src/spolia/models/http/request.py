@@ -62,14 +62,14 @@ def clean_text(text: str, window: int = 0) -> str:
     return data.decode("utf-8", "ignore").replace("\x00", " ") or " "  # the cut may have halved a character: left out
 
 
-Payload = TypeVar("Payload")
+Content = TypeVar("Content")
 Result = TypeVar("Result")
 _batch_limits: dict[tuple[str, str], int] = {}
 """The most texts in one request that each model at each address was found to take in this process."""
 
 
 def send_batches(
-    model: Remote, texts: Sequence[Payload], send: Callable[[Sequence[Payload]], Iterable[Result]]
+    model: Remote, texts: Sequence[Content], send: Callable[[Sequence[Content]], Iterable[Result]]
 ) -> Iterator[Result]:
     """Yield what `send` gives for all texts, in smaller requests if the server says that it takes fewer at a time."""
     server, start = (model.base_url, model.model), 0

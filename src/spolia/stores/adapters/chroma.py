@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from spolia.deferred import chromadb, chromadb_collection, chromadb_fastapi
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Neighbours, Served
+from spolia.stores.adapters.engine import Collection, NearestKeys, Served
 from spolia.stores.indexes import Vectors
 
 _METRIC, _DIMENSION = "spolia_metric", "spolia_dimension"
@@ -141,7 +141,7 @@ class ChromaCollection(Collection):
     def _delete(self, keys: Sequence[int]) -> None:
         self.collection.delete(ids=list(map(str, keys)))
 
-    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+    def _query(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
         response = self.collection.query(query_embeddings=queries, n_results=top_k, include=["distances"])
         is_squared = self.metric == "euclidean"
         return [

@@ -214,7 +214,7 @@ def _check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-Neighbours: TypeAlias = list[tuple[int, float]]
+NearestKeys: TypeAlias = list[tuple[int, float]]
 """Keys, each with its dot product or squared distance."""
 
 _SPARE = 16  # results beyond those wanted, to see whether the last one has equals
@@ -251,7 +251,7 @@ class Collection(ABC):
         """Delete, at most `most_rows`; a key that is not there is no error."""
 
     @abstractmethod
-    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+    def _query(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
         """Return for each query keys with dot products, or for `euclidean` squared distances; at most `deepest`."""
 
     @abstractmethod
@@ -286,12 +286,12 @@ class Collection(ABC):
             for batch in in_batches(dict.fromkeys(map(int, keys)), self.most_rows):
                 self._delete(batch)
 
-    def search(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+    def search(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
         valid_queries = self._check_vectors(queries)
         if top_k < 1:
             return [[] for _ in valid_queries]
         limit = min(top_k, self.deepest)
-        results: list[Neighbours] = [[] for _ in valid_queries]
+        results: list[NearestKeys] = [[] for _ in valid_queries]
         rows, depth = list(range(len(valid_queries))), min(limit + _SPARE, self.deepest)
         with self.engine.translate_errors("search"):
             while rows:
@@ -311,7 +311,7 @@ class Collection(ABC):
                 return
             yield from page
 
-    def _search(self, queries: Vectors, depth: int) -> Iterator[Neighbours]:
+    def _search(self, queries: Vectors, depth: int) -> Iterator[NearestKeys]:
         # The results of one request are in memory together.
         for batch in in_batches(range(len(queries)), max(1, min(100, _RESULTS_AT_ONCE // depth))):
             for near in self._query(queries[batch[0] : batch[-1] + 1], depth):
@@ -343,6 +343,6 @@ class Collection(ABC):
         return rows
 
 
-def _may_have_ties(hits: Neighbours, limit: int, depth: int) -> bool:
+def _may_have_ties(hits: NearestKeys, limit: int, depth: int) -> bool:
     """Return whether results that were not asked for may be as good as the last one to return."""
     return len(hits) == depth > limit and hits[-1][1] == hits[limit - 1][1]

@@ -13,7 +13,7 @@ from spolia.core.environment import without_password
 from spolia.deferred import lancedb
 from spolia.deferred import pyarrow as pa
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Engine, Neighbours
+from spolia.stores.adapters.engine import Collection, Engine, NearestKeys
 from spolia.stores.indexes import Vectors
 
 _ADDS_BETWEEN = 32  # each add makes a file and a version; joining them costs more than some adds
@@ -114,14 +114,14 @@ class LanceTable(Collection):
     def _delete(self, keys: Sequence[int]) -> None:
         self.table.delete(f"key IN ({', '.join(map(str, keys))})")  # numbers: nothing to quote
 
-    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+    def _query(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
         metric = "l2" if self.metric == "euclidean" else "dot"
         query = self.table.search(queries, vector_column_name=self.metric).distance_type(metric).limit(top_k)
         if self._has_index():
             ef = max(self.engine.expansion_search, top_k)
             query = query.nprobes(self.engine.probes).ef(ef).refine_factor(self.engine.refine)
         rows = query.select(["key", "_distance"]).to_arrow()
-        results: list[Neighbours] = [[] for _ in queries]
+        results: list[NearestKeys] = [[] for _ in queries]
         # LanceDB names the query of a row only where there are several.
         numbers = rows["query_index"].to_pylist() if len(queries) > 1 else [0] * len(rows)
         for number, key, distance in zip(numbers, rows["key"].to_pylist(), rows["_distance"].to_pylist(), strict=True):

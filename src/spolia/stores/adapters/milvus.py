@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from spolia.deferred import milvus_server, pymilvus
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.private_files import make_folder
-from spolia.stores.adapters.engine import Collection, Neighbours, OpenEngines, Served, Shared
+from spolia.stores.adapters.engine import Collection, NearestKeys, OpenEngines, Served, Shared
 from spolia.stores.indexes import Vectors
 
 # Not refused for minutes after a server came back, because of how long it was away.
@@ -144,7 +144,7 @@ class MilvusCollection(Collection):
     def _delete(self, keys: Sequence[int]) -> None:
         self.client.delete(self.name, ids=list(keys), timeout=self.engine.timeout_s)
 
-    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+    def _query(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
         graph = {"ef": max(top_k, self.engine.expansion_search)} if self.engine.index == "HNSW" else {}
         search_parameters = {"metric_type": self._metric_type, "params": graph}
         request = {"data": list(queries), "anns_field": self.metric, "limit": top_k, "search_params": search_parameters}

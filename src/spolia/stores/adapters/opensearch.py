@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from spolia.deferred import opensearchpy
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Neighbours, Served
+from spolia.stores.adapters.engine import Collection, NearestKeys, Served
 from spolia.stores.indexes import Vectors
 
 _TRANSIENT = {429, 500, 502, 503, 504}
@@ -117,7 +117,7 @@ class OpenSearchIndex(Collection):
             ((_, outcome),) = item.items()
             self._raise_error(outcome.get("status", 200), outcome.get("error"))
 
-    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+    def _query(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
         parameters = {"ef_search": max(top_k, self.engine.expansion_search)}
         lines: list[Any] = []
         for query in queries.tolist():

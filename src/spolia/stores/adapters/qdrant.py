@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from spolia.deferred import qdrant_client
 from spolia.deferred import qdrant_models as models
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Neighbours, OpenEngines, Served, Shared
+from spolia.stores.adapters.engine import Collection, NearestKeys, OpenEngines, Served, Shared
 from spolia.stores.indexes import Vectors
 
 _LOCAL = OpenEngines[Any]()
@@ -117,7 +117,7 @@ class QdrantCollection(Collection):
         with self.lock:
             self.client.delete(self.name, models.PointIdsList(points=[key % _ID_RANGE for key in keys]), wait=True)
 
-    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+    def _query(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
         parameters = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)
         requests = [
             models.QueryRequest(

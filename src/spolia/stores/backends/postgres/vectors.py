@@ -197,7 +197,7 @@ _MAX_EXPANSION = 1_000
 """What `hnsw.ef_search` may be at most."""
 _ULP = 2.0**-23
 
-Candidates = tuple[Keys, Vectors]
+CandidateVectors = tuple[Keys, Vectors]
 """Keys and vectors of nodes that may be the nearest."""
 
 
@@ -237,7 +237,7 @@ class DatabaseSearch:
 
     # What may be the nearest.
 
-    def _compare_all(self, query: Vectors, limit: int, allowed: Allowed) -> Candidates:
+    def _compare_all(self, query: Vectors, limit: int, allowed: Allowed) -> CandidateVectors:
         """Return all nodes that the server finds as near as the last one to return, or hardly less near."""
         condition, key_list = self._key_condition(allowed)
         statement = SQL(dialect.CANDIDATES).format(distance=SQL(self._operator), only=SQL(condition))
@@ -258,7 +258,7 @@ class DatabaseSearch:
         size = length + self._radius if self.metric == "euclidean" else length * self._radius
         return 4 * len(query) * _ULP * size
 
-    def _search_graph(self, query: Vectors, limit: int, allowed: Allowed) -> Candidates | None:
+    def _search_graph(self, query: Vectors, limit: int, allowed: Allowed) -> CandidateVectors | None:
         """Return neighbours of which enough are allowed in the first half, since the rest has gaps; None if that takes
         too many."""
         count = allowed.count
@@ -320,7 +320,7 @@ class DatabaseSearch:
         return np.array([key for (key,) in self.open_store.rows(sql.LIVE_KEYS, self.values)], dtype=np.int64)
 
 
-def _candidates_of(rows: Sequence[Any]) -> Candidates:
+def _candidates_of(rows: Sequence[Any]) -> CandidateVectors:
     keys = np.array([row[0] for row in rows], dtype=np.int64)
     return keys, np.stack([row[1] for row in rows]) if rows else np.zeros((0, 0), np.float32)
 
