@@ -77,8 +77,8 @@ def test_a_fast_race_ends_as_that_of_tune(played: Any, seed: int) -> None:
     drawing = played.drawn(grid, seed, 200)
     left, share = played.FastRace(grid)(drawing)
     board, chosen = played.studied(grid, race, 1.0, drawing, seed)
-    last = int(board.asked.max())
-    assert left.tolist() == sorted(race.kept(board, np.flatnonzero(board.asked == last).tolist(), last))
+    last = int(board.question_counts.max())
+    assert left.tolist() == sorted(race.kept(board, np.flatnonzero(board.question_counts == last).tolist(), last))
     assert share == pytest.approx(board.spent / 90 / 200)
     assert share < 1
     assert chosen in left
