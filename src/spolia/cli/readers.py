@@ -1,7 +1,7 @@
 """Readers of files: the user's own and the built-in ones, with redaction of what they read."""
 
 from collections.abc import Sequence
-
+from typing import Any
 from spolia.cli.user_modules import load_module, load_user_modules
 from spolia.core.redaction import Patterns, Redactor, Redactors
 from spolia.errors import QueryError
@@ -16,7 +16,7 @@ def build_redactor(names: Sequence[str] | None) -> Redactor | None:
         if not place:
             kinds.append(notation)
             continue
-        value = getattr(load_module(place, "--redact"), name, None)
+        value: Any = getattr(load_module(place, "--redact"), name, None)
         value = value() if isinstance(value, type) else value
         if not isinstance(value, Redactor) and not hasattr(value, "found"):  # its former name
             raise QueryError(
