@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+
 from spolia.cli.user_modules import load_module, load_user_modules
 from spolia.core.redaction import Patterns, Redactor, Redactors
 from spolia.errors import QueryError
