@@ -46,25 +46,25 @@ ASKED, TOGETHER = 60, 100
 EMBEDDER = HashingEmbedder(dimension=64)
 
 
-def made(path: Path, texts: list[str], count: int) -> Corpus:
+def made(path: Path, texts: list[str], interval: int) -> Corpus:
     """A store of which every so many documents one may be read by `ann` only."""
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "sentences", "test", Analyzer(), (GroupEmbedding(EMBEDDER.name, 64),)))
         for number, batch in enumerate(in_batches(texts, TOGETHER)):
-            writer.put_document(*_document(number, batch, ("ann",) if count and number % count == 0 else ()))
+            writer.put_document(*_document(number, batch, ("ann",) if interval and number % interval == 0 else ()))
         for lacking in in_batches(list(writer.unembedded("chunk", EMBEDDER.name)), 5_000):
-            hashes, embedders = zip(*lacking, strict=True)
-            writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(embedders, kind="passage"))
+            hashes, new_texts = zip(*lacking, strict=True)
+            writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(new_texts, kind="passage"))
     return corpus
 
 
 def _document(number: int, texts: list[str], readers: tuple[str, ...]) -> tuple[Document, list[Node], SourceRow]:
-    text, nodes, index = "\n".join(texts), [], 0
+    text, nodes, position = "\n".join(texts), [], 0
     for place, sentence in enumerate(texts, 1):
-        span, id = Span(index, index + len(sentence)), f"{number}.{place}"
+        span, id = Span(position, position + len(sentence)), f"{number}.{place}"
         nodes.append(Node(id, sentence, str(number), "chunk", span, readers=readers, number=place))
-        index += len(sentence) + 1
+        position += len(sentence) + 1
     document = Document(str(number), text, uri=f"{number}.txt", readers=readers)
     return document, nodes, SourceRow(document.uri, len(text), content_hash=str(number))
 
@@ -89,7 +89,7 @@ def cost(op: Operator[Any, Any], query: Query) -> float:
 def measured(folder: Path, count: int, rounds: int) -> Iterator[tuple[str, dict[str, Any]]]:
     texts = [text for text, _ in sentences.distinct(count)]
     queries = [Query(question) for question in sentences.questions(ASKED)]
-    stores = {name: made(folder / f"{secret}.spolia", texts, secret) for name, secret in HIDDEN.items()}
+    stores = {name: made(folder / f"{interval}.spolia", texts, interval) for name, interval in HIDDEN.items()}
     built = {name: ways(corpus) for name, corpus in stores.items()}
     for way in built["without lists"]:
         first, minimum = dict.fromkeys(HIDDEN, 0.0), {name: [float("inf")] * ASKED for name in HIDDEN}
@@ -103,14 +103,14 @@ def measured(folder: Path, count: int, rounds: int) -> Iterator[tuple[str, dict[
                 for index, query in enumerate(queries):
                     for name, op in ops.items():
                         minimum[name][index] = min(minimum[name][index], cost(op, query))
-        medians = {name: statistics.median(result) for name, result in minimum.items()}
+        medians = {name: statistics.median(times) for name, times in minimum.items()}
         yield (
             way,
             {
                 "first_cpu_ms": {name: round(number, 1) for name, number in first.items()},
                 "p50_cpu_ms": {name: round(number, 3) for name, number in medians.items()},
                 "p95_cpu_ms": {
-                    name: round(statistics.quantiles(result, n=20)[-1], 3) for name, result in minimum.items()
+                    name: round(statistics.quantiles(times, n=20)[-1], 3) for name, times in minimum.items()
                 },
                 "ratio": round(
                     max(number for name, number in medians.items() if HIDDEN[name]) / medians["without lists"], 3
@@ -126,8 +126,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = dict(measured(Path(folder), options.count, options.rounds))
-    publish("access", {"nodes": options.count, "questions": ASKED, "ways": result}, options.out)
+        report = dict(measured(Path(folder), options.count, options.rounds))
+    publish("access", {"nodes": options.count, "questions": ASKED, "ways": report}, options.out)
 
 
 if __name__ == "__main__":

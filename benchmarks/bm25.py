@@ -80,16 +80,16 @@ def timed(
     ways: dict[str, Callable[[str], Any]], questions: Sequence[str], rounds: int, peers: Peers | None = None
 ) -> dict[str, list[float]]:
     """CPU-ms of each way on each question, in all rounds; peers have theirs between ours, slow ones the first only."""
-    result: dict[str, list[float]] = {name: [] for name in (*ways, *(PEERS if peers else ()))}
+    times: dict[str, list[float]] = {name: [] for name in (*ways, *(PEERS if peers else ()))}
     for number in range(rounds):
         for question in questions:
             for name, search in ways.items():
                 started = time.thread_time_ns()
                 search(question)
-                result[name].append((time.thread_time_ns() - started) / 1e6)
+                times[name].append((time.thread_time_ns() - started) / 1e6)
         for name in () if peers is None else PEERS if number == 0 else FAST:
-            result[name] += peers.ask(name)
-    return result
+            times[name] += peers.ask(name)
+    return times
 
 
 def share_of_lucene(flow: BM25, texts: dict[str, str], questions: Sequence[str]) -> float:
@@ -103,8 +103,10 @@ def share_of_lucene(flow: BM25, texts: dict[str, str], questions: Sequence[str])
     for question in questions:
         scores = reference.scores(terms(question))
         best = sorted(scores.values(), reverse=True)[:TOP_K]
-        result = [scores.get(numbers[hit.node.text], 0.0) for hit in flow(Query(question)).hits]
-        same += len(result) == len(best) and all(abs(a - b) <= 1e-6 * b for a, b in zip(result, best, strict=True))
+        lucene_scores = [scores.get(numbers[hit.node.text], 0.0) for hit in flow(Query(question)).hits]
+        same += len(lucene_scores) == len(best) and all(
+            abs(a - b) <= 1e-6 * b for a, b in zip(lucene_scores, best, strict=True)
+        )
     return same / len(questions)
 
 
@@ -160,11 +162,11 @@ def main() -> None:
             "tantivy alone": bare(texts),
         }
         theirs = Peers(list(texts.values()), questions, Path(folder)) if options.peers else None
-        found_result = timed(ways, questions, options.rounds, theirs)
+        times_by_name = timed(ways, questions, options.rounds, theirs)
         if theirs is not None:
             theirs.close()
         same = share_of_lucene(flow, texts, questions)
-    median = {name: statistics.median(times) for name, times in found_result.items()}
+    median = {name: statistics.median(times) for name, times in times_by_name.items()}
     peers = {name: round(median.pop(name), 4) for name in PEERS if name in median}
     result = {
         "passages": len(texts),
@@ -172,7 +174,7 @@ def main() -> None:
         "top_k": TOP_K,
         "hits": statistics.mean(hits),
         "median_cpu_ms": {name: round(time, 4) for name, time in median.items()},
-        "p95_cpu_ms": {name: round(statistics.quantiles(found_result[name], n=20)[-1], 4) for name in median},
+        "p95_cpu_ms": {name: round(statistics.quantiles(times_by_name[name], n=20)[-1], 4) for name in median},
         "ratio_to_tantivy": round(median["spolia"] / median["tantivy alone"], 2),
         "first_round": {
             "median_cpu_ms": round(statistics.median(first), 4),

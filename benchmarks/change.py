@@ -58,8 +58,8 @@ class Cheap(Value):
 
     def embed(self, texts: Sequence[str], *, kind: str) -> Any:
         GIVEN.append(len(texts))
-        sample = np.stack([np.random.default_rng(crc32(text.encode())).standard_normal(DIMENSION) for text in texts])
-        return (sample / np.linalg.norm(sample, axis=1, keepdims=True)).astype(np.float32)
+        vectors = np.stack([np.random.default_rng(crc32(text.encode())).standard_normal(DIMENSION) for text in texts])
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text) // 4 for text in texts]
@@ -80,13 +80,13 @@ def changed(folder: Path, corpus: Corpus, kind: str, path: Path) -> dict[str, An
     """One round: the sync of one changed file."""
     path.write_text(f"{path.read_text()} One more sentence at {time.time_ns()}.")
     os.utime(path, ns=(time.time_ns(), time.time_ns() - 1_000_000_000))  # so that it need not be waited for
-    previous_numbers = keys(corpus.snapshot())
+    keys_before = keys(corpus.snapshot())
     GIVEN.clear()
     began, ticked = time.process_time(), time.perf_counter()
     report = sync(folder, corpus, embedder=STORES[kind])
     cpu, wall = time.process_time() - began, time.perf_counter() - ticked
     snapshot = corpus.snapshot()
-    later_numbers = keys(snapshot)
+    keys_after = keys(snapshot)
     document = snapshot.sources()[path.name].document
     own = {key for key, *_ in snapshot.open_store.rows(sql.NUMBERED, _own(document, snapshot.generation))}
     return {
@@ -95,9 +95,9 @@ def changed(folder: Path, corpus: Corpus, kind: str, path: Path) -> dict[str, An
         "changed": report.changed,
         "unchanged": report.unchanged,
         "nodes_of_the_file": len(own),
-        "nodes_written": len(later_numbers - previous_numbers),
+        "nodes_written": len(keys_after - keys_before),
         "texts_embedded": sum(GIVEN),
-        "only_its_nodes": later_numbers - previous_numbers == own and sum(GIVEN) <= len(own),
+        "only_its_nodes": keys_after - keys_before == own and sum(GIVEN) <= len(own),
     }
 
 
@@ -108,14 +108,14 @@ def _own(document: str, generation: int) -> dict[str, Any]:
 def rounds_of(folder: Path, store: Path, kind: str, number: int) -> list[dict[str, Any]]:
     """In a process that has loaded everything."""
     with tempfile.TemporaryDirectory() as place:
-        other_path = Path(place, "files")
-        other_path.mkdir()
+        other_folder = Path(place, "files")
+        other_folder.mkdir()
         for text in ("A letter.", "Another letter."):
-            (other_path / "a.txt").write_text(text)
-            sync(other_path, Corpus(f"{place}/other.spolia"), embedder=STORES[kind])
+            (other_folder / "a.txt").write_text(text)
+            sync(other_folder, Corpus(f"{place}/other.spolia"), embedder=STORES[kind])
     paths = sorted(folder.iterdir())
-    expected_paths = [paths[(number * 997 + more * 101) % len(paths)] for more in range(1 + AGAIN)]
-    return [changed(folder, Corpus(str(store)), kind, path) for path in expected_paths]
+    changed_paths = [paths[(number * 997 + more * 101) % len(paths)] for more in range(1 + AGAIN)]
+    return [changed(folder, Corpus(str(store)), kind, path) for path in changed_paths]
 
 
 def measured(folder: Path, store: Path, kind: str, rounds: int) -> dict[str, Any]:
@@ -124,11 +124,11 @@ def measured(folder: Path, store: Path, kind: str, rounds: int) -> dict[str, Any
     for number in range(rounds):
         command = [sys.executable, __file__, "--part", str(folder), str(store), kind, str(number)]
         runs_by_way.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    fresh, second_runs = [runs[0] for runs in runs_by_way], [run for runs in runs_by_way for run in runs[1:]]
-    only_its_nodes = all(run["only_its_nodes"] and run["changed"] == 1 for run in [*fresh, *second_runs])
+    fresh, repeated = [runs[0] for runs in runs_by_way], [run for runs in runs_by_way for run in runs[1:]]
+    only_its_nodes = all(run["only_its_nodes"] and run["changed"] == 1 for run in [*fresh, *repeated])
     return {
         "fresh": quantiles(fresh),
-        "again": quantiles(second_runs),
+        "again": quantiles(repeated),
         "rounds": [{name: value for name, value in run.items() if name != "only_its_nodes"} for run in fresh],
         "only_its_nodes": only_its_nodes,
     }

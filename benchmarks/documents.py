@@ -53,13 +53,13 @@ def run(python: str, side: str, way: str, folder: Path, home: Path) -> dict[str,
         environment = os.environ | QUIET | {"HOME": place}
         command = [python, str(CODE), side, way, str(folder), str(home / "questions.json"), place]
         ran = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    data: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return data
+    numbers: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return numbers
 
 
 def least(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The runs of one side as one: the least time of each question, and of indexing."""
-    fastest = [min(times) for times in zip(*(item["asked_ms"] for item in runs), strict=True)]
+    fastest = [min(times) for times in zip(*(numbers["asked_ms"] for numbers in runs), strict=True)]
     indexed = min(runs, key=lambda one: one["indexed_cpu_s"])
     return {
         "nodes": runs[0]["nodes"],
@@ -90,7 +90,7 @@ def measured(home: Path, folder: Path, rounds: int, *, peers: bool) -> dict[str,
         for _ in range(rounds):
             for side, python in sides.items():
                 runs[side].append(run(python, side, way, folder, home))
-        result[way] = {side: least(found_run) for side, found_run in runs.items()}
+        result[way] = {side: least(side_runs) for side, side_runs in runs.items()}
         if peers:
             ours, theirs = result[way]["spolia"], result[way]["lazyllm"]
             result[way]["ratio"] = {

@@ -110,7 +110,7 @@ def many(
     address: dict[str, str], pid: int, batches: Sequence[Sequence[File]], threads: int, send: Any
 ) -> dict[str, float]:
     """Send lots of files on some connections, and wait for their tasks."""
-    previous_seconds, began = cpu_s(pid), time.perf_counter()
+    cpu_before, began = cpu_s(pid), time.perf_counter()
     clients = [Client(address) for _ in range(threads)]
 
     def work(number: int) -> list[int]:
@@ -128,15 +128,15 @@ def many(
     assert all(name in names for batch in batches for name, _ in batch)
     return {
         "files": number, "sent_s": upload_seconds, "searchable_s": seconds, "per_s": number / seconds,
-        "cpu_ms_a_file": (cpu_s(pid) - previous_seconds) / number * 1e3,
+        "cpu_ms_a_file": (cpu_s(pid) - cpu_before) / number * 1e3,
     }  # fmt: skip
 
 
 def passages(count: int) -> list[File]:
-    passages_of_sets = chain.from_iterable(DataSet(str(DATA / name)).passages() for name in SETS)
+    all_passages = chain.from_iterable(DataSet(str(DATA / name)).passages() for name in SETS)
     return [
-        (f"passages/{index:05}.txt", f"{passages_of_set.title} ({index})\n{passages_of_set.text}".encode())
-        for index, passages_of_set in enumerate(islice(passages_of_sets, count))
+        (f"passages/{index:05}.txt", f"{passage.title} ({index})\n{passage.text}".encode())
+        for index, passage in enumerate(islice(all_passages, count))
     ]
 
 
@@ -150,16 +150,16 @@ def main() -> None:
         serving(options.serve)
         sys.exit()
     files = passages(options.files + ONE_BY_ONE)
-    with tempfile.TemporaryDirectory() as folder, started("--serve", folder) as (pid, position):
-        client = Client(position)
+    with tempfile.TemporaryDirectory() as folder, started("--serve", folder) as (pid, address):
+        client = Client(address)
         client.wait(client.put(("first.md", b"It makes the store.")))
-        values = sorted(single(position, number) for number in range(SINGLES))
-        item = [[file] for file in files[options.files :]]
+        times = sorted(single(address, number) for number in range(SINGLES))
+        batches = [[file] for file in files[options.files :]]
         result = {
-            "one file until searchable, s": {"p50": median(values), "most": values[-1]},
-            "one file a request": many(position, pid, item, 8, lambda client, batch: client.put(batch[0])),
+            "one file until searchable, s": {"p50": median(times), "most": times[-1]},
+            "one file a request": many(address, pid, batches, 8, lambda client, batch: client.put(batch[0])),
             "forms": many(
-                position, pid,
+                address, pid,
                 [files[start : start + IN_A_FORM] for start in range(0, options.files, IN_A_FORM)], 2, Client.send,
             ),
             "peers_measured_apart_files_per_s": {"LazyLLM": LAZYLLM_PER_S},

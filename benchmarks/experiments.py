@@ -68,8 +68,8 @@ def share(random: Random, n: int) -> tuple[Floats, float]:
 
 def two_shares(random: Random, n: int) -> tuple[Floats, float]:
     """Two flows right or wrong on the same questions: both, one of them, none."""
-    pair, ours, theirs = random.uniform(0.2, 0.6), random.uniform(0.05, 0.2), random.uniform(0.05, 0.2)
-    kind = random.choice(4, size=n, p=[pair, ours, theirs, 1 - pair - ours - theirs])
+    both_right, ours, theirs = random.uniform(0.2, 0.6), random.uniform(0.05, 0.2), random.uniform(0.05, 0.2)
+    kind = random.choice(4, size=n, p=[both_right, ours, theirs, 1 - both_right - ours - theirs])
     return np.stack([kind <= 1, (kind == 0) | (kind == 2)], axis=1).astype(float), ours - theirs
 
 
@@ -81,8 +81,8 @@ def ranks(random: Random, n: int) -> tuple[Floats, float]:
 
 def overlaps(random: Random, n: int) -> tuple[Floats, float]:
     """F1 of words: none, all, or something between."""
-    sample = random.random((n, 1))
-    return np.where(sample < 0.3, 0.0, np.where(sample < 0.6, 1.0, random.random((n, 1)))), 0.3 + 0.4 * 0.5
+    draws = random.random((n, 1))
+    return np.where(draws < 0.3, 0.0, np.where(draws < 0.6, 1.0, random.random((n, 1)))), 0.3 + 0.4 * 0.5
 
 
 def grades(random: Random, n: int) -> tuple[Floats, float]:
@@ -164,13 +164,13 @@ def totals(name: str, n: int, experiments: int, paired: bool = False, seed: int 
     """Percent of simulated experiments whose interval holds the total, or the difference of two, of all questions."""
     measure, row = TOTALS[name]
     random, count = np.random.default_rng((seed, n)), 0
-    flows = [[row(random, value) for _ in range(POOL)] for value in ((0.8, 0.7) if paired else (0.8,))]
+    flows = [[row(random, chance) for _ in range(POOL)] for chance in ((0.8, 0.7) if paired else (0.8,))]
     wholes = [measure.total(rows) or 0.0 for rows in flows]
     truth = wholes[0] - wholes[1] if paired else wholes[0]
     for number in range(experiments):
-        sample = random.integers(0, POOL, n).tolist()
-        new_totals = drawn_totals(measure, [[rows[position] for position in sample] for rows in flows], number)
-        interval = new_totals.difference(0, 1) if paired else new_totals.interval(0)
+        positions = random.integers(0, POOL, n).tolist()
+        drawn_sample = drawn_totals(measure, [[rows[position] for position in positions] for rows in flows], number)
+        interval = drawn_sample.difference(0, 1) if paired else drawn_sample.interval(0)
         count += interval is None or interval.low <= truth <= interval.high
     return round(100 * count / experiments, 1)
 
@@ -180,9 +180,9 @@ def total_claims(name: str, n: int, experiments: int, seed: int = 0) -> float:
     measure, row = TOTALS[name]
     random, claimed = np.random.default_rng((seed, n)), 0
     for number in range(experiments):
-        found_totals = drawn_totals(measure, [[row(random, 0.8) for _ in range(n)] for _ in range(2)], number)
-        difference = found_totals.difference(0, 1)
-        claimed += difference is not None and difference.excludes_zero and found_totals.p(0, 1) < 0.05
+        sample = drawn_totals(measure, [[row(random, 0.8) for _ in range(n)] for _ in range(2)], number)
+        difference = sample.difference(0, 1)
+        claimed += difference is not None and difference.excludes_zero and sample.p(0, 1) < 0.05
     return round(100 * claimed / experiments, 1)
 
 
@@ -225,20 +225,22 @@ def coverage(kinds: dict[str, tuple[Draw, ...]], experiments: int) -> dict[str, 
 
 def exact(shares: Floats) -> dict[str, Any]:
     """Percent that Wilson's interval holds, for true shares: mean, and least with the share where that is."""
-    result = {}
+    rows = {}
     for n in SIZES:
         ends = [wilson(right, n) for right in range(n + 1)]
-        held_totals = []
+        coverage_sums = []
         for p in shares.tolist():
             weights = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
-            held_totals.append(sum(w for w, end in zip(weights, ends, strict=True) if end.low <= p <= end.high))
-        weakest = int(np.argmin(held_totals))
-        result[str(n)] = {
-            "mean": percent(np.mean(held_totals)),
-            "least": percent(held_totals[weakest]),
-            "at": round(float(shares[weakest]), 4),
+            coverage_sums.append(
+                sum(w for w, interval in zip(weights, ends, strict=True) if interval.low <= p <= interval.high)
+            )
+        lowest = int(np.argmin(coverage_sums))
+        rows[str(n)] = {
+            "mean": percent(np.mean(coverage_sums)),
+            "least": percent(coverage_sums[lowest]),
+            "at": round(float(shares[lowest]), 4),
         }
-    return result
+    return rows
 
 
 def exact_pairs() -> dict[str, Any]:
@@ -250,14 +252,14 @@ def exact_pairs() -> dict[str, Any]:
 
 
 def tango_holds(n: int, ours: float, theirs: float) -> float:
-    total = 0.0
+    probability = 0.0
     for b in range(n + 1):
         for c in range(n + 1 - b):
             weight = math.comb(n, b) * math.comb(n - b, c) * ours**b * theirs**c * (1 - ours - theirs) ** (n - b - c)
             if weight > 1e-7:
                 interval = tango(b, c, n)
-                total += weight * (interval.low - 1e-9 <= ours - theirs <= interval.high + 1e-9)
-    return total
+                probability += weight * (interval.low - 1e-9 <= ours - theirs <= interval.high + 1e-9)
+    return probability
 
 
 def percent(share: Any) -> float:
@@ -269,17 +271,19 @@ def claims(flows: int, n: int, corrections: Sequence[str], experiments: int, see
     random, claimed = np.random.default_rng((seed, flows, n)), Counter[str]()
     for number in range(experiments):
         p: list[float] = []
-        differences: list[bool] = []
+        exclusions: list[bool] = []
         for _ in range(5):
             hard = random.beta(2, 2, (n, 1))
             sample = Sample(0.7 * hard + 0.3 * random.beta(1, 1, (n, flows)), resamples=RESAMPLES, seed=number)
             for i in range(flows):
                 for j in range(i):
                     p.append(sample.p(i, j))
-                    differences.append(sample.difference(i, j).excludes_zero)
+                    exclusions.append(sample.difference(i, j).excludes_zero)
         for correction in corrections:
             adjusted = CORRECTIONS[correction](p)
-            claimed[correction] += any(item < 0.05 and far for item, far in zip(adjusted, differences, strict=True))
+            claimed[correction] += any(
+                adjusted_p < 0.05 and far for adjusted_p, far in zip(adjusted, exclusions, strict=True)
+            )
     return {correction: round(100 * claimed[correction] / experiments, 1) for correction in corrections}
 
 
@@ -309,8 +313,8 @@ def moved_answers(random: Random, n: int, shift: float) -> tuple[Floats, Floats]
 def moved_grades(random: Random, n: int, shift: float) -> tuple[Floats, Floats]:
     """A score that has all values, of which a third changed."""
     then = random.uniform(0.3, 0.7, n)
-    shifts = np.where(random.random(n) < 1 / 3, random.uniform(-0.2, 0.2, n) + 3 * shift, 0.0)
-    return then, then + shifts
+    changes = np.where(random.random(n) < 1 / 3, random.uniform(-0.2, 0.2, n) + 3 * shift, 0.0)
+    return then, then + changes
 
 
 def cpu_s(work: Callable[[], object], runs: int = 3) -> float:
@@ -400,11 +404,11 @@ def beside_by_hand() -> float:
 
 
 def again() -> float:
-    texts: list[str] = []
+    asked_texts: list[str] = []
 
     @step
     def first(query: Query) -> Ranking:
-        texts.append(query.text)
+        asked_texts.append(query.text)
         return Ranking(query, tuple(Hit(Node(f"p{(int(query.text) + i) % 7}", "text " * 50), 1.0) for i in range(10)))
 
     @step
@@ -418,9 +422,9 @@ def again() -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "again.experiment"
         experiment.run(path=path)
-        previous_count = len(texts)
+        asked_before = len(asked_texts)
         seconds = cpu_s(lambda: experiment.run(path=path))
-        assert len(texts) == previous_count
+        assert len(asked_texts) == asked_before
     return seconds
 
 
@@ -506,10 +510,10 @@ def main() -> None:
     for name in options.only:
         began = time.process_time()
         experiment_count = min(FEWER, options.experiments) if name == "totals" else options.experiments
-        found_result = PARTS[name](experiment_count)
+        tables = PARTS[name](experiment_count)
         took = {"cpu_s": round(time.process_time() - began, 1), "load": round(os.getloadavg()[1], 1)}
         result["parts"] = result.get("parts", {}) | {name: {"experiments": experiment_count, **took}}
-        for title, numbers in found_result.items():
+        for title, numbers in tables.items():
             result[title] = result.get(title, {}) | numbers
     publish("experiments", result, options.out)
 

@@ -51,8 +51,8 @@ def normalised(text: str) -> str:
 
     Source: Rajpurkar et al., EMNLP 2016.
     """
-    kept_text = "".join(character for character in text.lower() if character not in string.punctuation)
-    return " ".join(_ARTICLES.sub(" ", kept_text).split())
+    plain_text = "".join(character for character in text.lower() if character not in string.punctuation)
+    return " ".join(_ARTICLES.sub(" ", plain_text).split())
 
 
 def said(answer: Answer) -> str:
@@ -81,11 +81,11 @@ def measured(extract: Extract, rankings: Sequence[Ranking], items: Sequence[Item
 
 def reached(by_words: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """For each goal, the best share among the replies that are short enough."""
-    results = []
+    points = []
     for share, words in REACH:
         best = max((row["contained"]["mean"] for row in by_words.values() if row["words"] <= words), default=0.0)
-        results.append({"goal": share, "words": words, "contained": best, "reached": best >= share})
-    return results
+        points.append({"goal": share, "words": words, "contained": best, "reached": best >= share})
+    return points
 
 
 def cpu_ms(extract: Extract, rankings: Sequence[Ranking]) -> float:
@@ -97,11 +97,7 @@ def cpu_ms(extract: Extract, rankings: Sequence[Ranking]) -> float:
 
 
 def searched(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Ranking]:
-    return [
-        found_result
-        for found_result in flow.batch([Query(item.question) for item in items])
-        if isinstance(found_result, Ranking)
-    ]
+    return [ranking for ranking in flow.batch([Query(item.question) for item in items]) if isinstance(ranking, Ranking)]
 
 
 def result(name: str, limit: int | None) -> dict[str, Any]:
@@ -109,21 +105,21 @@ def result(name: str, limit: int | None) -> dict[str, Any]:
     items = [item for item in data.sample(limit) if item.answers]
     with tempfile.TemporaryDirectory() as folder:
         group = index_passages(data, embedder, folder=Path(folder))
-        found_data = {"bm25": searched(bm25(group), items), "hybrid": searched(hybrid(group, embedder), items)}
+        rankings = {"bm25": searched(bm25(group), items), "hybrid": searched(hybrid(group, embedder), items)}
     extracts = {"bm25": Extract(), "hybrid": Extract(embedder)}
     flows: dict[str, Any] = {}
     for flow, extract in extracts.items():
-        rows = {words: measured(extract.but(words=words), found_data[flow], items) for words in WORDS}
+        rows = {words: measured(extract.but(words=words), rankings[flow], items) for words in WORDS}
         flows[f"{flow} >> Extract"] = {
             "by_words": rows,
             "reach": reached(rows),
-            "cpu_ms_a_question": round(cpu_ms(extract, found_data[flow][:TIMED]), 2),
+            "cpu_ms_a_question": round(cpu_ms(extract, rankings[flow][:TIMED]), 2),
         }
     return {
         "data": name,
         "n": len(items),
         "flows": flows,
-        "cpu_ms_besides_embedding": round(cpu_ms(Extract(), found_data["hybrid"][:TIMED]), 2),
+        "cpu_ms_besides_embedding": round(cpu_ms(Extract(), rankings["hybrid"][:TIMED]), 2),
         "passages_read": Extract().passages,
         "reference": REFERENCE if name == "xquad_en" else {},
     }

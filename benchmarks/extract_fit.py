@@ -69,7 +69,7 @@ class Row:
 
 
 def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
-    extract, results = Extract(EMBEDDER), []
+    extract, new_rows = Extract(EMBEDDER), []
     for first in range(0, len(items), 500):
         block = items[first : first + 500]
         rankings = [ranking.cut(extract.passages) for ranking in flow.batch([Query(item.question) for item in block])]  # type: ignore[union-attr]
@@ -88,10 +88,10 @@ def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
                 for here, text in zip(is_gold, read.sentences, strict=True)
             ]
             lengths = [count_words(sentence) for sentence in read.sentences]
-            results.append(
+            new_rows.append(
                 Row(np.array(lexical), np.array(embedded), np.array(likeness), np.array(gold), np.array(lengths))
             )
-    return results
+    return new_rows
 
 
 def fitted(features: Sequence[Floats], gold: Sequence[npt.NDArray[np.bool_]], steps: int = 400) -> Floats:

@@ -43,10 +43,10 @@ ALWAYS, NEVER = sys.maxsize, -1
 def timed(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed | None, rounds: int) -> dict[str, float]:
     """CPU-ms of a question: median and 95 % quantile."""
     best_seconds = [float("inf")] * len(questions)
-    for place in list(range(len(questions))) * rounds:
+    for position in list(range(len(questions))) * rounds:
         began = time.thread_time()
-        index.search(questions[place], TOP_K, None, allowed)
-        best_seconds[place] = min(best_seconds[place], (time.thread_time() - began) * 1e3)
+        index.search(questions[position], TOP_K, None, allowed)
+        best_seconds[position] = min(best_seconds[position], (time.thread_time() - began) * 1e3)
     return {
         "p50": round(statistics.median(best_seconds), 3),
         "p95": round(statistics.quantiles(best_seconds, n=20)[-1], 3),
@@ -91,19 +91,19 @@ def measured(folder: Path, count: int, rounds: int) -> dict[str, Any]:
     index = lexical.Lexical(folder / "index", Analyzer())
     keys, questions = np.arange(len(pairs), dtype=np.int64), sentences.questions(ASKED)
     rankings = {question: index.search(question, len(pairs)) for question in questions[::4]}
-    seconds_by_filter: dict[str, Any] = {"nothing filtered": {"as it is": timed(index, questions, None, rounds)}}
+    rows: dict[str, Any] = {"nothing filtered": {"as it is": timed(index, questions, None, rounds)}}
     for name, mask in masks(np.array([label for _, label in pairs]), vectors).items():
         allowed = Allowed(keys, mask)
-        usual, value = timed(index, questions, allowed, rounds), recall(index, rankings, allowed)
-        seconds_by_filter[name] = {
+        usual, reached_recall = timed(index, questions, allowed, rounds), recall(index, rankings, allowed)
+        rows[name] = {
             "allowed": allowed.count,
             "as it is": usual,
             "asked for these only": forced(index, questions, allowed, only=True),
             "passed over": forced(index, questions, allowed, only=False),
-            "recall": value,
+            "recall": reached_recall,
         }
-        print(name, seconds_by_filter[name], flush=True)
-    return {"count": len(pairs), "few": lexical.FEW, "runs": lexical.RUNS, "cpu_ms": seconds_by_filter}
+        print(name, rows[name], flush=True)
+    return {"count": len(pairs), "few": lexical.FEW, "runs": lexical.RUNS, "cpu_ms": rows}
 
 
 def main() -> None:

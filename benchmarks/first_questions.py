@@ -65,8 +65,8 @@ class Drawn(Value):
         return self.name
 
     def embed(self, texts: Sequence[str], *, kind: str) -> Any:
-        samples = [np.random.default_rng(crc32(text.encode())).standard_normal(DIMENSION) for text in texts]
-        return (np.stack(samples) / np.linalg.norm(samples, axis=1, keepdims=True)).astype(np.float32)
+        vectors = [np.random.default_rng(crc32(text.encode())).standard_normal(DIMENSION) for text in texts]
+        return (np.stack(vectors) / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text) // 4 for text in texts]
@@ -134,9 +134,11 @@ def hybrid_and_arms(store: Path) -> dict[str, float]:
     group = Corpus(str(store)).group()
     paired_flow = hybrid(group, Drawn())
     flows = {"hybrid": paired_flow, "words": paired_flow.steps[0].arms[0], "meaning": paired_flow.steps[0].arms[1]}  # type: ignore[attr-defined]
-    data = in_turn({name: asked(flow) for name, flow in flows.items()})
-    share = data["hybrid"] / (data["words"] + data["meaning"])
-    return {name: round(row, 2) for name, row in data.items()} | {"hybrid to the sum of its arms": round(share, 2)}
+    medians = in_turn({name: asked(flow) for name, flow in flows.items()})
+    share = medians["hybrid"] / (medians["words"] + medians["meaning"])
+    return {name: round(median, 2) for name, median in medians.items()} | {
+        "hybrid to the sum of its arms": round(share, 2)
+    }
 
 
 def bare_index(folder: str, count: int) -> tuple[tantivy.Index, tantivy.Query]:
@@ -165,9 +167,9 @@ def filtered(store: Path, count: int) -> dict[str, float]:
             query = index.parse_query("".join(filter(lambda c: c.isalnum() or c == " ", text)), ["body"])
             return searcher.search(tantivy.Query.boolean_query([(must, query), (must, only)]), 10).hits
 
-        data = in_turn({"words with a 1 % filter": asked(words), "bare tantivy": bare})
-    ratio = data["words with a 1 % filter"] / data["bare tantivy"]
-    return {name: round(row, 3) for name, row in data.items()} | {"1 % filter, times tantivy": round(ratio, 2)}
+        medians = in_turn({"words with a 1 % filter": asked(words), "bare tantivy": bare})
+    ratio = medians["words with a 1 % filter"] / medians["bare tantivy"]
+    return {name: round(median, 3) for name, median in medians.items()} | {"1 % filter, times tantivy": round(ratio, 2)}
 
 
 def first_filter(store: Path) -> float:
@@ -212,10 +214,13 @@ def main() -> None:
         store = options.store or Path(place, "all.spolia")
         if not store.exists():
             add_texts(Corpus(str(store)), {f"{number:06}.txt": text(number) for number in range(options.count)}, **HOW)
-        data = {part: in_process(part, store, options.rounds, options.count) for part in parts}
+        reports = {part: in_process(part, store, options.rounds, options.count) for part in parts}
         result = {
             "count": options.count,
-            "cpu_ms": data["publications"] | {"first filter": data["filter"]} | data["filtered"] | data["hybrid"],
+            "cpu_ms": reports["publications"]
+            | {"first filter": reports["filter"]}
+            | reports["filtered"]
+            | reports["hybrid"],
             "publications of a first index of 5,000 files": publications(Path(place)),
         }
     publish("first_questions", result, options.out)

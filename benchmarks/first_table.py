@@ -74,16 +74,16 @@ def always_yes(query: Query) -> Answer:
     return Answer("yes")
 
 
-def measured(name: str, path: Path) -> dict[str, Any]:
+def measured(name: str, folder: Path) -> dict[str, Any]:
     """Everything about one data set, as plain data."""
     data, embedder = DataSet(str(DATA / name)), MiniLM()
     items = _items(data)
     chunks = index_passages(data, embedder)
     flows = _flows(name, data, chunks, embedder)
     measures = RETRIEVAL + (", full@2, full@5, full@10" if name in MULTI_HOP else "")
-    with Runs(path / "runs.db") as runs, Run(cache=runs.cache) as run:
-        report = _asked(name, flows, items, measures, run, path, name in CHOSEN_ON)
-        answers = _answers(name, flows, items, run, path, embedder)
+    with Runs(folder / "runs.db") as runs, Run(cache=runs.cache) as run:
+        report = _asked(name, flows, items, measures, run, folder, name in CHOSEN_ON)
+        answers = _answers(name, flows, items, run, folder, embedder)
     return {
         "data": name,
         "passages": dict(chunks.corpus.snapshot().stats().nodes)[chunks.name],
@@ -102,8 +102,8 @@ def _items(data: DataSet) -> Sequence[Item]:
             papers.setdefault(dict(passage.meta).get("paper"), []).append(passage.id)
     gold = {item.id: item.gold or _any(papers.get(dict(item.meta).get("paper"))) for item in data.items()}
     items = [item.but(gold=gold[item.id]) for item in data.items() if gold[item.id] and item.question.strip()]
-    samples = set(random.Random(SEED).sample(range(len(items)), min(QUESTIONS, len(items))))
-    return [item for number, item in enumerate(items) if number in samples]
+    sampled_numbers = set(random.Random(SEED).sample(range(len(items)), min(QUESTIONS, len(items))))
+    return [item for number, item in enumerate(items) if number in sampled_numbers]
 
 
 def _any(passages: Sequence[str] | None) -> tuple[tuple[str, ...], ...]:
@@ -135,7 +135,7 @@ def _unmarked(data: DataSet) -> Operator[Query, Any]:
 
 
 def no_marks(text: str) -> str:
-    return "".join(" " if unicodedata.category(item) == "Mn" else item for item in text)
+    return "".join(" " if unicodedata.category(character) == "Mn" else character for character in text)
 
 
 @step
@@ -149,39 +149,44 @@ def _asked(
     items: Sequence[Item],
     measures: str,
     run: Run,
-    path: Path,
+    folder: Path,
     chosen: bool,
 ) -> Report:
     """The report; where a flow was chosen or fitted on the set, it says that its numbers are too good."""
     tuned = ALL_PARTS if chosen else ()
     experiment = Experiment(flows, items, parse_measures(measures), data=name, tuned_on=tuned, overlap=True)
-    return experiment.run(run=run, path=path)
+    return experiment.run(run=run, path=folder)
 
 
 def _answers(
-    name: str, flows: Mapping[str, Operator[Query, Any]], items: Sequence[Item], run: Run, path: Path, embedder: MiniLM
+    name: str,
+    flows: Mapping[str, Operator[Query, Any]],
+    items: Sequence[Item],
+    run: Run,
+    folder: Path,
+    embedder: MiniLM,
 ) -> dict[str, Any] | None:
     """Answers quoted from what the flows find; no model writes any, so yes or no is never said but by `always yes`."""
     if name not in ANSWERS:
         return None
-    samples = set(random.Random(SEED).sample([item.id for item in items], ANSWERED))
-    few = items if name == "pubmedqa" else [item for item in items if item.id in samples]
+    sampled_ids = set(random.Random(SEED).sample([item.id for item in items], ANSWERED))
+    few = items if name == "pubmedqa" else [item for item in items if item.id in sampled_ids]
     answering = {"bm25 > quotes": flows["bm25"] >> Extract()}
     if name == "pubmedqa":
         answering["always yes"] = always_yes
     else:
         answering["hybrid > quotes"] = flows["hybrid"] >> Extract(embedder)
         answering["bm25 > one sentence"] = flows["bm25"] >> Extract(words=1)
-    return _plain(_asked(name, answering, few, ANSWERS[name], run, path, name in FITTED_ON))
+    return _plain(_asked(name, answering, few, ANSWERS[name], run, folder, name in FITTED_ON))
 
 
 def _plain(report: Report) -> dict[str, Any]:
     """Numbers and verdicts, without what no table shows."""
     return {
         "n": report.n,
-        "flows": {item.flow: item.json()["measures"] for item in report.flows},
-        "failures": {item.flow: len(item.failures) for item in report.flows if item.failures},
-        "verdicts": [item.json() for item in report.comparisons],
+        "flows": {part.flow: part.json()["measures"] for part in report.flows},
+        "failures": {part.flow: len(part.failures) for part in report.flows if part.failures},
+        "verdicts": [part.json() for part in report.comparisons],
         "chosen_on": report.tuned_count > 0,
     }
 

@@ -45,12 +45,12 @@ SHOWN = ("nDCG@10", "R@1", "R@5", "R@10", "MRR")
 Row = Mapping[str, Any]
 
 
-def page(row: Row) -> str:
+def page(results: Row) -> str:
     """The page."""
-    sets: Mapping[str, Row] = row["sets"]
+    sets: Mapping[str, Row] = results["sets"]
     parts = [
         "# A first table",
-        INTRODUCTION.format(questions=f"{row['questions']:,}", seed=row["seed"], sets=len(sets)),
+        INTRODUCTION.format(questions=f"{results['questions']:,}", seed=results["seed"], sets=len(sets)),
         "## Retrieval",
         table(("set", "passages", "n", "flow", *SHOWN), scores(sets)),
         "\n".join([NOTES, *(f"`{flow}` {BESIDE[flow]}" for flow in BESIDE if _measured(sets, flow)), "", CHOSEN]),
@@ -93,18 +93,18 @@ def scores(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
                 f"{row['passages']:,}",
                 f"{row['n']:,}",
                 cell,
-                *(_cell(measures[item]) for item in SHOWN),
+                *(_cell(measures[measure]) for measure in SHOWN),
             )
 
 
 def verdicts(sets: Mapping[str, Row], part: str, *measures: str) -> Iterator[Sequence[str]]:
     """What is said of each pair that matters, on the first of the measures that a set has."""
     for name, row in sets.items():
-        new_verdicts = row[part]["verdicts"] if row[part] else ()
+        verdict_rows = row[part]["verdicts"] if row[part] else ()
         verdict_texts = [
-            new_verdict["verdict"]
-            for new_verdict in new_verdicts
-            if new_verdict["measure"] in measures and _matters(*_pair(new_verdict))
+            verdict_row["verdict"]
+            for verdict_row in verdict_rows
+            if verdict_row["measure"] in measures and _matters(*_pair(verdict_row))
         ]
         if verdict_texts:
             yield name, "<br>".join(verdict_texts)
@@ -120,16 +120,15 @@ def agreements(
         for flow, reference in references.get(name, {}).items():
             if flow not in flows:
                 continue
-            ours = [flows[flow][item] for item in ks]
+            ours = [flows[flow][figure] for figure in ks]
             disagreements = [
-                not agrees(item, reference_row, _drawn(row))
-                for item, reference_row in zip(ours, reference, strict=True)
+                not agrees(figure, reference_row, _drawn(row))
+                for figure, reference_row in zip(ours, reference, strict=True)
             ]
             cells = [
-                _cell(item) + (" ≠" if other_disagreement else "")
-                for item, other_disagreement in zip(ours, disagreements, strict=True)
+                _cell(figure) + (" ≠" if differs else "") for figure, differs in zip(ours, disagreements, strict=True)
             ]
-            reference_row = " / ".join(f"{item:.1f}" for item in reference)
+            reference_row = " / ".join(f"{figure:.1f}" for figure in reference)
             yield name, flow, *cells, reference_row, why(flow, row, ks, reference) if any(disagreements) else "yes"
 
 
@@ -145,9 +144,11 @@ def why(flow: str, row: Row, ks: Sequence[str], reference: Sequence[float]) -> s
     flows = row["retrieval"]["flows"]
     if not flow.startswith("bm25") or PLAIN not in flows:
         return "no; why is not measured"
-    plain = [flows[PLAIN][text] for text in ks]
-    figures = " / ".join(f"{100 * text['mean']:.1f}" for text in plain)
-    same = all(agrees(text, other_value, _drawn(row)) for text, other_value in zip(plain, reference, strict=True))
+    plain = [flows[PLAIN][figure] for figure in ks]
+    figures = " / ".join(f"{100 * figure['mean']:.1f}" for figure in plain)
+    same = all(
+        agrees(figure, reference_figure, _drawn(row)) for figure, reference_figure in zip(plain, reference, strict=True)
+    )
     if same:
         return f"no: how terms are made; `{PLAIN}` has {figures}, which agrees"
     return f"no; how terms are made does not explain all of it: `{PLAIN}` has {figures}"
@@ -171,7 +172,7 @@ def answers(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
     """Answers quoted from passages."""
     for name, row in sets.items():
         for flow, measures in (row["answers"] or {"flows": {}})["flows"].items():
-            cells = [_cell(measures[text]) if text in measures else "" for text in ("EM", "F1", "Acc")]
+            cells = [_cell(measures[measure]) if measure in measures else "" for measure in ("EM", "F1", "Acc")]
             yield name + (" †" if row["answers"]["chosen_on"] else ""), f"{row['answers']['n']:,}", flow, *cells
 
 
@@ -192,7 +193,7 @@ def _matters(ours: str, theirs: str) -> bool:
     """Each flow against bm25 (or what quotes from it), and hybrid against rank fusion."""
     pair = {ours, theirs}
     return pair.isdisjoint(BESIDE) and (
-        pair == {"hybrid", "rank fusion"} or any(text.startswith("bm25") for text in pair)
+        pair == {"hybrid", "rank fusion"} or any(flow.startswith("bm25") for flow in pair)
     )
 
 

@@ -80,7 +80,7 @@ def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="spolia-", dir=memory) as name:
         folder = Path(name)
-        previous_answers = apart(lambda: made(folder, ahead=ahead))["answers"]
+        right_answers = apart(lambda: made(folder, ahead=ahead))["answers"]
         pattern = "corpus.db-wal" if ahead else "*"
         files = [path for path in (folder / "whole.spolia").rglob(pattern) if path.is_file() and path.stat().st_size]
         files.sort()
@@ -95,7 +95,7 @@ def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
                 path = generator.choice(kinds[kind])
             place, change = generator.randrange(path.stat().st_size), generator.randrange(1, 256)
             inside = path.relative_to(folder / "whole.spolia")
-            row = apart(lambda: tried(folder, inside, place, change, previous_answers))  # noqa: B023
+            row = apart(lambda: tried(folder, inside, place, change, right_answers))  # noqa: B023
             rows.append({"flip": number, "file": str(inside), "place": place, "change": change, **row})
             if row.get("wrong"):
                 print(json.dumps(rows[-1])[:600], flush=True)
@@ -182,8 +182,8 @@ def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     with os.fdopen(reading) as pipe:
         text = pipe.read()
     _, status = os.waitpid(pid, 0)
-    data: dict[str, Any] = json.loads(text) if text else {"wrong": ["died"], "error": f"status {status}"}
-    return data
+    report: dict[str, Any] = json.loads(text) if text else {"wrong": ["died"], "error": f"status {status}"}
+    return report
 
 
 def made(folder: Path, *, ahead: bool) -> dict[str, Any]:
@@ -198,14 +198,14 @@ def made(folder: Path, *, ahead: bool) -> dict[str, Any]:
     access = lambda uri: ("ann",) if uri.startswith("secret/") else ()  # noqa: E731
     sync(notes, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence"), *groups], access=access)
     make_service_files(corpus)
-    found_answers = answers(corpus)
+    right_answers = answers(corpus)
     if not ahead:
         forget(corpus.backend)
         gc.collect()
         for path in (folder / "whole.spolia").glob("*.db"):
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return {"answers": found_answers}
+    return {"answers": right_answers}
 
 
 def groups_of(corpus: Corpus) -> list[NodeGroup]:
@@ -216,24 +216,25 @@ def groups_of(corpus: Corpus) -> list[NodeGroup]:
 
 def answers(corpus: Corpus) -> list[Any]:
     """What is found, with texts, places and scores."""
-    snapshot, found_results = corpus.latest(), list[Any]()
+    snapshot, views = corpus.latest(), list[Any]()
     small = Between("file_size", at_most=450)
     for principals in (frozenset(), frozenset({"ann"})):
-        found_results.append([repr(document) for document in snapshot.documents(principals)])
+        views.append([repr(document) for document in snapshot.documents(principals)])
         for group in ("chunk", "sentence", "near"):
-            found_results.append([repr(node) for node in snapshot.all_nodes(group, principals)])
+            views.append([repr(node) for node in snapshot.all_nodes(group, principals)])
         for question in QUESTIONS:
             vectors = EMBEDDER.embed([question], kind="query")
-            hits = [
+            searches = [
                 snapshot.search("chunk", question, 5, principals),
                 snapshot.search("sentence", question, 5, principals, small),
                 snapshot.nearest_batch("chunk", EMBEDDER.name, vectors, 5, principals)[0],
                 snapshot.nearest_batch("near", EMBEDDER.name, vectors, 5, principals)[0],
             ]
-            found_results += [
-                [repr((hit.node, hit.score)) for hit in snapshot.hits(some_hit, principals)] for some_hit in hits
+            views += [
+                [repr((hit.node, hit.score)) for hit in snapshot.hits(scored_keys, principals)]
+                for scored_keys in searches
             ]
-    return found_results + [repr(content_of(file)) for file in service_files(Path(corpus.path))]
+    return views + [repr(content_of(file)) for file in service_files(Path(corpus.path))]
 
 
 def service_files(store: Path) -> list[Path]:
@@ -280,13 +281,13 @@ def tried(folder: Path, inside: Path, place: int, change: int, before: list[Any]
     return row
 
 
-def differs(corpus: Corpus, previous_answers: list[Any]) -> str:
+def differs(corpus: Corpus, right_answers: list[Any]) -> str:
     """How answers differ from those of the whole store, in words; empty if they do not."""
     try:
         now = answers(corpus)
     except BaseException as error:
         return f"{type(error).__name__}: {error}"[:300]
-    return "" if now == previous_answers else "other answers"
+    return "" if now == right_answers else "other answers"
 
 
 def damage(corpus: Corpus) -> list[str]:

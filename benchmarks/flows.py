@@ -137,8 +137,8 @@ class CountingReader(SimulatedReader):
     def _reply(self, prompt: Prompt) -> str:
         reply = super()._reply(prompt)
         if PurePosixPath(prompt.role).name.startswith("corag_enough"):
-            total = sum(len(message.content.split()) for message in prompt.messages)
-            JUDGED["tokens"] += total + len(reply.split())
+            prompt_words = sum(len(message.content.split()) for message in prompt.messages)
+            JUDGED["tokens"] += prompt_words + len(reply.split())
         return reply
 
 
@@ -295,7 +295,7 @@ class Bench:
         last = retrievers[-1]
         noisy = [(last, "noisy", seed) for seed in range(seeds)]
         more = [(last, "lenient", 0)] if self.chunks is not None else []
-        return [(text, "ideal", 0) for text in retrievers] + more + noisy
+        return [(retriever, "ideal", 0) for retriever in retrievers] + more + noisy
 
     def reader(self, profile: str, seed: int, items: Sequence[Item]) -> CountingReader:
         chains = tuple(self.chains[item.id] for item in items)
@@ -312,8 +312,8 @@ class Bench:
 
     def ran(self, flow: Operator[Query, Answer], items: Sequence[Item]) -> dict[str, Any]:
         with Run() as run:
-            answers = [_asked(flow, item, run) for item in items]
-        return {"questions": answers, "cpu_s": SPENT.since()}
+            question_rows = [_asked(flow, item, run) for item in items]
+        return {"questions": question_rows, "cpu_s": SPENT.since()}
 
 
 class Spent:
@@ -342,11 +342,11 @@ def _asked(flow: Operator[Query, Answer], item: Item, run: Run) -> dict[str, Any
     JUDGED.clear()
     with run.lane() as lane:
         try:
-            failure: Answer | Failure = flow(Query(item.question))
+            outcome: Answer | Failure = flow(Query(item.question))
         except SpoliaError as error:
-            failure = Failure.from_error(error)
-    case = Case(item, failure, lane.usage, tuple(lane.retrievals))
-    answer = failure if isinstance(failure, Answer) else None
+            outcome = Failure.from_error(error)
+    case = Case(item, outcome, lane.usage, tuple(lane.retrievals))
+    answer = outcome if isinstance(outcome, Answer) else None
     shown_documents = {hit.node.document for hit in answer.evidence.hits} if answer and answer.evidence else set()
     return {
         "id": item.id,
@@ -371,7 +371,9 @@ class Kept:
         source = HERE.parent / "src" / "spolia"
         digest = hashlib.blake2b(digest_size=8)
         for path in sorted(
-            item for item in source.rglob("*") if item.suffix in (".py", ".txt") and item.parent.name != "cli"
+            source_file
+            for source_file in source.rglob("*")
+            if source_file.suffix in (".py", ".txt") and source_file.parent.name != "cli"
         ):
             digest.update(path.read_bytes())
         self.code = digest.hexdigest()
@@ -406,14 +408,14 @@ def fill(store: Kept, benches: Sequence[Bench], questions: int, seeds: int, retr
                     if key not in store.cells:
                         todo.append((key, bench, row, retriever, profile, seed, items))
     last = None
-    for index, (key, bench, row, *condition_parts, items) in enumerate(todo):
-        if (bench.name, *condition_parts) != last:
-            last = (bench.name, *condition_parts)
+    for index, (key, bench, row, *condition, items) in enumerate(todo):
+        if (bench.name, *condition) != last:
+            last = (bench.name, *condition)
             print(f"{' '.join(map(str, last))}: {len(todo) - index} cells left", flush=True)
         if index and todo[index - 1][1] is not bench:
             for rankings in RANKINGS.values():
                 rankings.found.clear()
-        store.keep(key, bench.measured(row, *condition_parts, items))
+        store.keep(key, bench.measured(row, *condition, items))
 
 
 def found(
@@ -447,12 +449,12 @@ def found(
 
 def counts(cells: Mapping[tuple[str, str, str, str], Sequence[Sequence[Any]]]) -> dict[str, dict[str, int]]:
     """By set and profile: how many questions most flows were asked with every retriever."""
-    new_counts: dict[str, dict[str, int]] = {}
+    counts_by_set: dict[str, dict[str, int]] = {}
     for (data, name, _, profile), cell in cells.items():
         if name == "closed-book":
-            key = new_counts.setdefault(data, {})
-            key[profile] = min(key.get(profile, len(cell[0])), len(cell[0]))
-    return new_counts
+            counts_by_profile = counts_by_set.setdefault(data, {})
+            counts_by_profile[profile] = min(counts_by_profile.get(profile, len(cell[0])), len(cell[0]))
+    return counts_by_set
 
 
 # What the cells say.
@@ -470,8 +472,8 @@ def mean(numbers: Sequence[float]) -> float:
 def by_question(cell: Sequence[Sequence[Mapping[str, Any]]], name: str) -> dict[str, float]:
     """A number of each question, the mean of the seeds."""
     several: dict[str, list[float]] = {}
-    for request in cell:
-        for row in request:
+    for seed_rows in cell:
+        for row in seed_rows:
             several.setdefault(row["id"], []).append(row[name])
     return {id: mean(numbers) for id, numbers in several.items()}
 
@@ -479,7 +481,7 @@ def by_question(cell: Sequence[Sequence[Mapping[str, Any]]], name: str) -> dict[
 def summary(condition: tuple[str, str, str, str], cell: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     """A row of the table."""
     scores = {name: interval(list(by_question(cell, name).values())).json() for name in ("EM", "F1", "all gold")}
-    stops = Counter(row["stop"] for request in cell for row in request)
+    stops = Counter(row["stop"] for seed_rows in cell for row in seed_rows)
     costs = {name: round(mean(list(by_question(cell, name).values())), 2) for name in ("calls", "judging", *COSTS)}
     rounded = {f"sim_{name}": _rounded(score) for name, score in scores.items()}
     whole = sum(stops.values())
@@ -493,8 +495,8 @@ def summary(condition: tuple[str, str, str, str], cell: Sequence[Sequence[Mappin
     }
 
 
-def _rounded(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: round(number, 4) if isinstance(number, float) else number for name, number in item.items()}
+def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: round(number, 4) if isinstance(number, float) else number for name, number in figures.items()}
 
 
 def kendall(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -528,19 +530,21 @@ def calibration(world: Bench, cells: Cells, retrievers: Sequence[str]) -> dict[s
 
 def orders(cells: Cells, retrievers: Sequence[str]) -> dict[str, dict[str, float]]:
     """By set and retriever: tau of the flows' EM against the world, over questions of at least two hops there."""
-    result: dict[str, dict[str, float]] = {}
-    for data in (item for item in SETS if item != "world" and any(cell[0] == item for cell in cells)):
+    taus: dict[str, dict[str, float]] = {}
+    for data in (
+        set_name for set_name in SETS if set_name != "world" and any(condition[0] == set_name for condition in cells)
+    ):
         for retriever in retrievers:
-            names = sorted({cell[1] for cell in cells if "k =" not in cell[1]})
-            keys = [[(item, name, retriever, "ideal") for name in names] for item in (data, "world")]
+            names = sorted({condition[1] for condition in cells if "k =" not in condition[1]})
+            keys = [[(set_name, name, retriever, "ideal") for name in names] for set_name in (data, "world")]
             indexes = [index for index in range(len(names)) if all(key[index] in cells for key in keys)]
             if len(indexes) < 10:
                 continue
             ours, theirs = (
                 [mean(list(by_question(cells[key[index]], "EM").values())) for index in indexes] for key in keys
             )
-            result.setdefault(data, {})[retriever] = round(kendall(ours, theirs), 3)
-    return result
+            taus.setdefault(data, {})[retriever] = round(kendall(ours, theirs), 3)
+    return taus
 
 
 def hops_of(item: Item) -> int:
@@ -551,18 +555,18 @@ def hops_of(item: Item) -> int:
 def deeper(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
     """What iterative flows score above the single-shot one, by hops, over the questions of all sets."""
     hops = {item.id: hops_of(item) for bench in benches for item in bench.items}
-    results = []
-    for retriever, profile in dict.fromkeys(cell[2:] for cell in cells if cell[2] != NO_CORPUS):
+    new_rows = []
+    for retriever, profile in dict.fromkeys(condition[2:] for condition in cells if condition[2] != NO_CORPUS):
         for name in ITERATIVE:
-            ours, theirs = (_pooled(benches, cells, (entry, retriever, profile), "EM") for entry in (name, SINGLE_SHOT))
+            ours, theirs = (_pooled(benches, cells, (flow, retriever, profile), "EM") for flow in (name, SINGLE_SHOT))
             for count in (2, 3, 4):
                 ids = [id for id in ours.keys() & theirs.keys() if hops[id] == count]
                 if ids:
-                    separate_difference = difference([ours[id] for id in ids], [theirs[id] for id in ids])
+                    gain = difference([ours[id] for id in ids], [theirs[id] for id in ids])
                     single = round(mean([theirs[id] for id in ids]), 4)
-                    results.append({"retriever": retriever, "profile": profile, "flow": name, "hops": count,
-                                  "single-shot": single, "more EM": _rounded(separate_difference.json())})  # fmt: skip
-    return results
+                    new_rows.append({"retriever": retriever, "profile": profile, "flow": name, "hops": count,
+                                  "single-shot": single, "more EM": _rounded(gain.json())})  # fmt: skip
+    return new_rows
 
 
 def _pooled(benches: Sequence[Bench], cells: Cells, condition: tuple[str, str, str], number: str) -> dict[str, float]:
@@ -575,40 +579,40 @@ def _pooled(benches: Sequence[Bench], cells: Cells, condition: tuple[str, str, s
 
 def stopping(cells: Cells) -> list[dict[str, Any]]:
     """What CoRAG spends that stops where the oracle says so, as a share of the tokens of L = 6."""
-    results = []
+    new_rows = []
     for (data, name, retriever, profile), whole in cells.items():
         if name != "corag" or (data, "corag-oracle", retriever, profile) not in cells:
             continue
         stopped = cells[data, "corag-oracle", retriever, profile]
         ours, theirs = (list(by_question(cell, "EM").values()) for cell in (stopped, whole))
-        tokens, judging = (mean(list(by_question(stopped, text).values())) for text in ("tokens", "judging"))
-        all_mean = mean(list(by_question(whole, "tokens").values()))
-        results.append({
-            "data": data, "retriever": retriever, "profile": profile, "L = 6": round(all_mean),
-            "share": round((tokens - judging) / all_mean, 3), "share with the judge": round(tokens / all_mean, 3),
+        tokens, judging = (mean(list(by_question(stopped, figure).values())) for figure in ("tokens", "judging"))
+        whole_mean = mean(list(by_question(whole, "tokens").values()))
+        new_rows.append({
+            "data": data, "retriever": retriever, "profile": profile, "L = 6": round(whole_mean),
+            "share": round((tokens - judging) / whole_mean, 3), "share with the judge": round(tokens / whole_mean, 3),
             "more EM": _rounded(difference(ours, theirs).json()),
         })  # fmt: skip
-    return results
+    return new_rows
 
 
 def stopping_by_hops(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
     """The same share by the hops of a question, and by whether the chain came to suffice, over all sets."""
     hops = {item.id: hops_of(item) for bench in benches for item in bench.items}
-    results = []
+    new_rows = []
     for retriever, profile in dict.fromkeys(key[2:] for key in cells if key[2] != NO_CORPUS):
         tokens, judging, resolved = (
             _pooled(benches, cells, ("corag-oracle", retriever, profile), key)
             for key in ("tokens", "judging", "sufficient")
         )
-        all_values = _pooled(benches, cells, ("corag", retriever, profile), "tokens")
+        whole_tokens = _pooled(benches, cells, ("corag", retriever, profile), "tokens")
         for count in sorted({hops[id] for id in tokens}):
             for is_resolved in (True, False):
                 ids = [id for id in tokens if hops[id] == count and (resolved[id] > 0.5) is is_resolved]
                 if ids:
-                    share = mean([tokens[id] - judging[id] for id in ids]) / mean([all_values[id] for id in ids])
-                    results.append({"retriever": retriever, "profile": profile, "hops": count, "n": len(ids),
+                    share = mean([tokens[id] - judging[id] for id in ids]) / mean([whole_tokens[id] for id in ids])
+                    new_rows.append({"retriever": retriever, "profile": profile, "hops": count, "n": len(ids),
                                   "chain suffices": is_resolved, "share": round(share, 3)})  # fmt: skip
-    return results
+    return new_rows
 
 
 def exposure(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
@@ -616,13 +620,13 @@ def exposure(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
 
     It suffices where the local passages that are found for each gold sub-question state its answer.
     """
-    results = []
+    new_rows = []
     for bench in benches:
         for retriever, profile in dict.fromkeys(
-            key[2:] for key in cells if key[0] == bench.name and key[2] != NO_CORPUS
+            condition[2:] for condition in cells if condition[0] == bench.name and condition[2] != NO_CORPUS
         ):
-            asked_of = {key[1]: [row for seed in cell for row in seed] for key, cell in cells.items()
-                        if (key[0], *key[2:]) == (bench.name, retriever, profile)}  # fmt: skip
+            asked_of = {condition[1]: [row for seed in cell for row in seed] for condition, cell in cells.items()
+                        if (condition[0], *condition[2:]) == (bench.name, retriever, profile)}  # fmt: skip
             ids = {row["id"] for row in asked_of.get("prefrag", ())}
             enough = {id for id in ids if local_suffices(bench.chains[id], f"{bench.name} {retriever}")}
             for name in ("prefrag", "prefrag-prompt", "prefrag-no-preference", "react", "react-concat"):
@@ -630,13 +634,14 @@ def exposure(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
                     rows = [row for row in asked_of.get(name, ()) if (row["id"] in enough) is suffices]
                     if rows:
                         counts = {
-                            key: round(mean([row[key] for row in rows]), 2) for key in ("searches, web", "shown, web")
+                            condition: round(mean([row[condition] for row in rows]), 2)
+                            for condition in ("searches, web", "shown, web")
                         }
                         web = sum(row["shown, web"] > 0 for row in rows)
-                        results.append({"data": bench.name, "retriever": retriever, "profile": profile, "flow": name,
+                        new_rows.append({"data": bench.name, "retriever": retriever, "profile": profile, "flow": name,
                                       "local suffices": suffices, "n": len(rows),
                                       "questions with web shown": web, **counts})  # fmt: skip
-    return results
+    return new_rows
 
 
 def local_suffices(chain: GoldChain, retriever: str) -> bool:
@@ -664,7 +669,7 @@ class BelievesBoth(CountingReader):
 
 
 def _resolves(reader: SimulatedReader, prompt: Prompt) -> int:
-    chain = next(item for item in reader.chains if item.item.question in prompt.text)
+    chain = next(known_chain for known_chain in reader.chains if known_chain.item.question in prompt.text)
     return len(chain.resolve_hops((), [prompt.text]))
 
 
@@ -677,7 +682,7 @@ def contradictions(store: Kept, bench: Bench, retriever: str, questions: int) ->
                      decomposition=tuple(SubQuestion(**entry) for entry in json.loads(str(meta["web_decomposition"]))))
             for item, meta in zip(items, metadata, strict=True)]  # fmt: skip
     reader = BelievesBoth.from_data(bench.data, items).but(other=CountingReader.from_data(bench.data, webs))
-    results = []
+    findings = []
     for preferred in SOURCES:
         key = store.key(bench.name, preferred, retriever, len(items))
         if key not in store.cells:
@@ -687,17 +692,17 @@ def contradictions(store: Kept, bench: Bench, retriever: str, questions: int) ->
                 search.but(name=name) for name in (preferred, *(entry for entry in SOURCES if entry != preferred))
             )
             store.keep(key, bench.ran(row.flow.build_flow({"llm": reader, "search": first, "web": second}), items))
-        asked_questions = store.cells[key]["questions"]
-        answers = [Answer(entry["answer"].partition(" [")[0]) for entry in asked_questions]
+        asked_rows = store.cells[key]["questions"]
+        answers = [Answer(entry["answer"].partition(" [")[0]) for entry in asked_rows]
         says = {name: [EM.score(entry, item) or 0.0 for entry, item in zip(answers, source_items, strict=True)]
                 for name, source_items in (("local", items), ("web", webs))}  # fmt: skip
-        results.append({
+        findings.append({
             "preferred": preferred, "n": len(items),
             **{f"answers of {name}": _rounded(interval(scores).json()) for name, scores in says.items()},
-            **{f"shown, {name}": round(mean([row[f"shown, {name}"] for row in asked_questions]), 2)
+            **{f"shown, {name}": round(mean([row[f"shown, {name}"] for row in asked_rows]), 2)
                for name in SOURCES},
         })  # fmt: skip
-    return results
+    return findings
 
 
 def main() -> None:
@@ -732,7 +737,7 @@ def main() -> None:
             bench.name: round(mean([float(chain.pseudo) for chain in bench.chains.values()]), 3) for bench in benches
         },
         "with a simulated scorer": scored(),
-        "calibration": calibration(next(item for item in benches if item.name == "world"), cells, retrievers),
+        "calibration": calibration(next(known_bench for known_bench in benches if known_bench.name == "world"), cells, retrievers),
         "iterative against single-shot": deeper(benches, cells),
         "corag that stops": stopping(cells),
         "corag that stops, by hops": stopping_by_hops(benches, cells),

@@ -63,8 +63,8 @@ def page(result: Mapping[str, Any]) -> str:
 
 def _run(result: Mapping[str, Any]) -> str:
     text = "; ".join(
-        f"{data} {', '.join(f'{count} ({profile})' for profile, count in question.items())}"
-        for data, question in result["questions"].items()
+        f"{data} {', '.join(f'{count} ({profile})' for profile, count in counts.items())}"
+        for data, counts in result["questions"].items()
     )
     few = result["of flows with many calls"]
     scored = ", ".join(f"`{name}`" for name in result["with a simulated scorer"])
@@ -79,14 +79,14 @@ def _run(result: Mapping[str, Any]) -> str:
     )
 
 
-def _calibration(found_data: Mapping[str, Any]) -> Iterable[str]:
-    recall = found_data["R@5 on the world"]
+def _calibration(calibration: Mapping[str, Any]) -> Iterable[str]:
+    recall = calibration["R@5 on the world"]
     kinds = list(next(iter(recall.values())))
     yield from _table(
         ["R@5", *kinds], [[name, *(_score(order[kind]) for kind in kinds)] for name, order in recall.items()]
     )
     yield ""
-    orders = found_data["Kendall's tau, EM on the world against"]
+    orders = calibration["Kendall's tau, EM on the world against"]
     if not orders:
         return
     names = list(dict.fromkeys(name for order in orders.values() for name in order))
@@ -100,27 +100,27 @@ def _calibration(found_data: Mapping[str, Any]) -> Iterable[str]:
 
 def _deeper(result: Mapping[str, Any]) -> Iterable[str]:
     all_rows = result["iterative against single-shot"]
-    shown_rows = [item for item in all_rows if item["more EM"]["low"] > 0]
-    worse = [item for item in all_rows if item["more EM"]["high"] < 0]
+    better = [row for row in all_rows if row["more EM"]["low"] > 0]
+    worse = [row for row in all_rows if row["more EM"]["high"] < 0]
     yield (
-        f"EM above `naive`, paired, all sets together: {len(shown_rows)} of {len(all_rows)} differences (flow, hops, "
+        f"EM above `naive`, paired, all sets together: {len(better)} of {len(all_rows)} differences (flow, hops, "
         f"retriever, reader) are shown to be above 0, {len(worse)} below. In brackets the EM of `naive`."
     )
     last = all_rows[-1]["retriever"] if all_rows else ""
     for profile in ("ideal", "noisy"):
-        last_rows = [item for item in all_rows if (item["retriever"], item["profile"]) == (last, profile)]
-        hops = sorted({item["hops"] for item in last_rows})
-        rows_by_depth = {(item["flow"], item["hops"]): item for item in last_rows}
+        last_rows = [row for row in all_rows if (row["retriever"], row["profile"]) == (last, profile)]
+        hops = sorted({row["hops"] for row in last_rows})
+        rows_by_depth = {(row["flow"], row["hops"]): row for row in last_rows}
         rows = []
-        for flow in dict.fromkeys(item["flow"] for item in last_rows):
+        for flow in dict.fromkeys(row["flow"] for row in last_rows):
             cells = [rows_by_depth.get((flow, count)) for count in hops]
             rows.append(
                 [
                     flow,
-                    *(f"{_apart(item['more EM'])} ({100 * item['single-shot']:.0f})" if item else "" for item in cells),
+                    *(f"{_apart(row['more EM'])} ({100 * row['single-shot']:.0f})" if row else "" for row in cells),
                 ]
             )
-        sizes = [next(item["more EM"]["n"] for item in last_rows if item["hops"] == count) for count in hops]
+        sizes = [next(row["more EM"]["n"] for row in last_rows if row["hops"] == count) for count in hops]
         yield ""
         yield f"The {profile} reader, {last}:"
         yield ""
@@ -171,7 +171,7 @@ def _exposure(result: Mapping[str, Any]) -> Iterable[str]:
     for profile in ("ideal", "noisy"):
         enough = [row for row in all_rows if row["flow"] == "prefrag" and row["local suffices"]]
         enough = [row for row in enough if row["profile"] == profile]
-        shown_count, asked_count = (sum(row[text] for row in enough) for text in ("questions with web shown", "n"))
+        shown_count, asked_count = (sum(row[column] for row in enough) for column in ("questions with web shown", "n"))
         yield (
             f"Where the local half suffices, PrefRAG showed the web in {shown_count} of {asked_count} questions with "
             f"the {profile} reader, all retrievers together."
@@ -196,17 +196,21 @@ def _both(result: Mapping[str, Any]) -> Iterable[str]:
 
 def _readings(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     """How much more EM the lenient reading gives than the strict one."""
-    position = {(row["data"], row["flow"], row["retriever"], row["profile"]): row["sim_EM"] for row in rows}
+    scores = {(row["data"], row["flow"], row["retriever"], row["profile"]): row["sim_EM"] for row in rows}
     more: dict[str, list[tuple[float, str]]] = {}
-    for (data, flow, retriever, profile), em in position.items():
-        strict = position.get((data, flow, retriever, "ideal"))
+    for (data, flow, retriever, profile), em in scores.items():
+        strict = scores.get((data, flow, retriever, "ideal"))
         if profile == "lenient" and strict and strict["n"] == em["n"]:
             more.setdefault(data, []).append((em["mean"] - strict["mean"], flow))
     yield "EM of the lenient reading above the strict one, over all flows:"
     yield ""
     table = [
-        [data, f"{100 * sum(item for item, _ in key) / len(key):+.1f}", f"{100 * max(key)[0]:+.1f} ({max(key)[1]})"]
-        for data, key in more.items()
+        [
+            data,
+            f"{100 * sum(gain for gain, _ in gains) / len(gains):+.1f}",
+            f"{100 * max(gains)[0]:+.1f} ({max(gains)[1]})",
+        ]
+        for data, gains in more.items()
     ]
     yield from _table(["set", "mean", "most"], table)
     yield ""
@@ -222,17 +226,19 @@ def _set(rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
              "calls", "ATC", "searches", "used", "shown", "stops"]  # fmt: skip
     table = []
     for flow in dict.fromkeys(row["flow"] for row in rows):
-        key = {name: rows_by_flow.get((flow, name, "ideal")) for name in names}
-        item, noisy, lenient = (rows_by_flow.get((flow, last, profile)) for profile in ("ideal", "noisy", "lenient"))
-        if item is None:
+        ideal_rows = {name: rows_by_flow.get((flow, name, "ideal")) for name in names}
+        ideal, noisy, lenient = (rows_by_flow.get((flow, last, profile)) for profile in ("ideal", "noisy", "lenient"))
+        if ideal is None:
             continue
-        halves = "shown, local" in item or "shown, web" in item or "searches, web" in item or "searches, local" in item
+        halves = (
+            "shown, local" in ideal or "shown, web" in ideal or "searches, web" in ideal or "searches, local" in ideal
+        )
         table.append([
             flow + (f" {HALVES}" if halves else ""),
-            *(_score(row["sim_EM"]) if row else "" for row in (*key.values(), lenient, noisy)),
-            _score(item["sim_F1"]), _score(item["sim_all gold"]), f"{item['calls']:.1f}", f"{item['tokens']:,.0f}",
-            *(_sources(item, text) for text in ("searches", "used", "shown")),
-            ", ".join(f"{name or 'none'} {100 * share:.0f} %" for name, share in item["stops"].items()),
+            *(_score(row["sim_EM"]) if row else "" for row in (*ideal_rows.values(), lenient, noisy)),
+            _score(ideal["sim_F1"]), _score(ideal["sim_all gold"]), f"{ideal['calls']:.1f}", f"{ideal['tokens']:,.0f}",
+            *(_sources(ideal, figure) for figure in ("searches", "used", "shown")),
+            ", ".join(f"{name or 'none'} {100 * share:.0f} %" for name, share in ideal["stops"].items()),
         ])  # fmt: skip
     yield f"Costs and stops are those of {last} and the ideal reader; of two sources: local + web."
     yield ""
@@ -244,12 +250,12 @@ def _sources(row: Mapping[str, Any], figure: str) -> str:
     return f"{local:.1f} + {web:.1f}" if local or web else f"{both_sources:.1f}"
 
 
-def _score(row: Mapping[str, float]) -> str:
-    return f"{100 * row['mean']:.0f} [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
+def _score(interval: Mapping[str, float]) -> str:
+    return f"{100 * interval['mean']:.0f} [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]"
 
 
-def _apart(row: Mapping[str, float]) -> str:
-    return f"{100 * row['mean']:+.0f} [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
+def _apart(gain: Mapping[str, float]) -> str:
+    return f"{100 * gain['mean']:+.0f} [{100 * gain['low']:.0f}, {100 * gain['high']:.0f}]"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:

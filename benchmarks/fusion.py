@@ -87,7 +87,7 @@ def cpu_ms(work: Callable[[], object], rounds: int) -> float:
 
 def settings() -> list[Operator[Any, Ranking]]:
     """77 values of k, and 101 weights under two normalisations."""
-    weights = [(("bm25", index / 100), ("dense", 1 - index / 100)) for index in range(101)]
+    weights = [(("bm25", percent / 100), ("dense", 1 - percent / 100)) for percent in range(101)]
     combinations = ConvexCombination().vary(normalisation=("min-max", "theoretical-min-max"), weights=weights)
     return [*ReciprocalRankFusion().vary(k=range(4, 81)).decided(), *combinations.decided()]
 
@@ -107,11 +107,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     chance = random.Random(0)
-    paired_lists = lists(HITS, chance)
-    fused = {"rrf": cpu_ms(lambda: ReciprocalRankFusion()(paired_lists), ROUNDS)}
+    rankings = lists(HITS, chance)
+    fused = {"rrf": cpu_ms(lambda: ReciprocalRankFusion()(rankings), ROUNDS)}
     for normalisation in ConvexCombination.normalisations:
         combination = ConvexCombination(normalisation=normalisation)
-        fused[f"cc, {normalisation}"] = cpu_ms(lambda op=combination: op(paired_lists), ROUNDS)  # type: ignore[misc]
+        fused[f"cc, {normalisation}"] = cpu_ms(lambda op=combination: op(rankings), ROUNDS)  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as folder:
         group, ranking = stored(Path(folder))
         by_vectors, by_words = MMR(Drawn(), group, top_k=TAKEN), MMR(top_k=TAKEN)

@@ -67,11 +67,11 @@ def lacking(fixtures: Fixtures, more: Mapping[str, bytes], readers: Mapping[str,
         of_reader.setdefault(readers[suffix].name, []).append(content)
     for suffix, files in fixtures.items():
         of_reader.setdefault(readers[suffix].name, []).extend(files[suffix])
-    found_fixtures: Fixtures = {}
+    missing: Fixtures = {}
     for suffix, reader in readers.items():
         if suffix not in fixtures:
-            found_fixtures.setdefault(reader.name, {})[suffix] = made_of.get(suffix) or of_reader[reader.name]
-    return found_fixtures
+            missing.setdefault(reader.name, {})[suffix] = made_of.get(suffix) or of_reader[reader.name]
+    return missing
 
 
 def inputs(fixtures: Fixtures, contents: list[bytes], draw: random.Random) -> Iterator[Blob]:
@@ -168,7 +168,7 @@ def main() -> None:
         more = lacking(fixtures, files_made, readers)
         fixtures = more if arguments.made == "only" else fixtures | more
     count, done, began = Count(), 0, time.monotonic()
-    previous_megabytes = _megabytes()
+    megabytes_before = _megabytes()
     blobs = islice(inputs(fixtures, contents, random.Random(arguments.seed)), arguments.inputs)
     limits = WorkerLimits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
     with WorkerProcesses(arguments.workers, limits) as workers:
@@ -177,7 +177,7 @@ def main() -> None:
             done += 1
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
-    result = told(arguments, fixtures, count, done, time.monotonic() - began, previous_megabytes)
+    result = told(arguments, fixtures, count, done, time.monotonic() - began, megabytes_before)
     result |= results.told(JUDGES["fuzz"](result)) | {"machine": results.machine()}
     print(json.dumps(result, indent=1, ensure_ascii=False))
     if arguments.out:
@@ -198,7 +198,7 @@ def each(work: Callable[[Blob], Found], blobs: Iterable[Blob], threads: int) -> 
 
 
 def told(
-    arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: float, previous_value: float
+    arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: float, megabytes_before: float
 ) -> dict[str, Any]:
     total: Counter[str] = Counter()
     for outcomes in count.by_suffix.values():
@@ -212,7 +212,7 @@ def told(
         "limits": {"seconds": arguments.seconds, "memory_mb": arguments.mb},
         "outcomes": dict(total.most_common()),
         "longest_s": round(count.longest_s, 2),
-        "parent_mb": {"before": round(previous_value), "most": round(_megabytes())},
+        "parent_mb": {"before": round(megabytes_before), "most": round(_megabytes())},
         "seconds": round(seconds),
         "inputs_per_s": round(done / seconds, 1),
         "python": platform.python_version(),

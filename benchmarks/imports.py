@@ -40,10 +40,10 @@ def cpu_seconds(command: list[str]) -> float:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     seconds = []
     for _ in range(RUNS):
-        previous_usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, capture_output=True, env=environment)
-        later_usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(later_usage.ru_utime + later_usage.ru_stime - previous_usage.ru_utime - previous_usage.ru_stime)
+        usage_after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime)
     return round(statistics.median(seconds), 3)
 
 

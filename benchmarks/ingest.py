@@ -139,27 +139,27 @@ def write_files(folder: Path, count: int) -> int:
 def measured(folder: Path, store: Path, code: str = ONE_RUN) -> dict[str, Any]:
     """One run in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    previous_usage, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    usage_before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-c", code, str(folder), str(store)]
     ran = subprocess.run(command, check=True, capture_output=True, env=environment)
-    later_usage, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
-    cpu = later_usage.ru_utime + later_usage.ru_stime - previous_usage.ru_utime - previous_usage.ru_stime
+    usage_after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - started
+    cpu = usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
     names = ("added", "unchanged", "chunks", "embedded", "generation", "sync_wall_s")
     return {**dict(zip(names, json.loads(ran.stdout), strict=True)), "cpu_s": round(cpu, 3), "wall_s": round(wall, 3)}
 
 
 def searchable_after_each_batch(folder: Path, store: Path) -> bool:
     """Whether a reader finds all files of the batches that are complete, and no others, while the next one is read."""
-    corpus, results = Corpus(str(store)), []
+    corpus, counts = Corpus(str(store)), []
 
     def record_progress(progress: Progress) -> None:
         if progress.done % BATCH == BATCH // 2:
-            results.append((progress.done // BATCH * BATCH, corpus.snapshot().stats().documents))
+            counts.append((progress.done // BATCH * BATCH, corpus.snapshot().stats().documents))
 
     sync(folder, corpus, batch=BATCH, progress=record_progress)
     copies = {row.content_hash for row in corpus.snapshot().sources().values()}
     allowed = len(corpus.snapshot().sources()) - len(copies)  # files with the same content are one document
-    return all(0 <= files - documents <= allowed for files, documents in results)
+    return all(0 <= files - documents <= allowed for files, documents in counts)
 
 
 def main() -> None:
@@ -179,7 +179,7 @@ def main() -> None:
         first = sorted((run for run, _ in pairs), key=lambda run: run["cpu_s"])[len(stores) // 2]
         floor = statistics.median(cpu_s for _, cpu_s in pairs)
         repeated = sorted((measured(folder, store) for store in stores), key=lambda run: run["sync_wall_s"])
-        second_result = repeated[len(stores) // 2]
+        repeated_result = repeated[len(stores) // 2]
         searchable = searchable_after_each_batch(folder, Path(temporary, "looked-at.spolia"))
     rate = options.files / first["cpu_s"]
     result = {
@@ -189,7 +189,7 @@ def main() -> None:
         "first": first,
         "files_per_cpu_s": round(rate),
         "floor": {"cpu_s": floor, "files_per_cpu_s": round(options.files / floor)},
-        "again": second_result,
+        "again": repeated_result,
         "searchable_after_each_batch": searchable,
         "peers_measured_apart_files_per_cpu_s": PEERS,
         "python": platform.python_version(),

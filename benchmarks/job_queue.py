@@ -72,12 +72,12 @@ def measured(place: str, folder: Path, jobs: int, kills: int) -> dict[str, Any]:
     left, killed = kills, Counter[str]()
     while any(process.poll() is None for _, process in running):
         time.sleep(0.1 if left else 0.5)
-        alive = [position for position, (_, process) in enumerate(running) if process.poll() is None]
+        alive = [chosen for chosen, (_, process) in enumerate(running) if process.poll() is None]
         if left and alive:
-            role, victim = running[position := draw.choice(alive)]
+            role, victim = running[chosen := draw.choice(alive)]
             victim.kill()
             victim.wait()
-            running[position] = start(role)
+            running[chosen] = start(role)
             killed[role] += 1
             left -= 1
     times = [job.ended for job in queue.jobs(limit=jobs)]
@@ -98,11 +98,11 @@ def server(folder: Path) -> Iterator[str]:
 
     from spolia import Corpus
 
-    new_server = get_server(folder / "postgres", cleanup_mode="stop")
-    address = f"{new_server.get_uri()}&schema=jobs"
+    database = get_server(folder / "postgres", cleanup_mode="stop")
+    address = f"{database.get_uri()}&schema=jobs"
     Corpus(address).create()
     yield address
-    new_server.cleanup()
+    database.cleanup()
 
 
 def main() -> None:
@@ -118,14 +118,14 @@ def main() -> None:
         add(place, int(jobs)) if role == "service" else work(place, int(jobs), Path(notes))
         return
     result: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as position:
+    with tempfile.TemporaryDirectory() as temporary:
         for kills in (0, options.kills):
-            folder = Path(position) / f"sqlite-{kills}"
+            folder = Path(temporary) / f"sqlite-{kills}"
             folder.mkdir()
             result[f"SQLite, {kills} kills"] = measured(str(folder / "jobs.db"), folder, options.jobs, kills)
         if options.postgres:
             for kills in (0, options.kills):
-                folder = Path(position) / f"postgres-{kills}"
+                folder = Path(temporary) / f"postgres-{kills}"
                 folder.mkdir()
                 with server(folder) as address:
                     result[f"PostgreSQL, {kills} kills"] = measured(address, folder, options.jobs, kills)

@@ -80,7 +80,7 @@ def embedded(asked: Any, dimension: int) -> dict[str, Any]:
     """What the server replies to texts: vectors of hashed words."""
     texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
     vectors = VECTORS.embed(texts, kind="passage").tolist()
-    rows = [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]
+    rows = [{"index": number, "embedding": vector} for number, vector in enumerate(vectors)]
     return {"object": "list", "data": rows, "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
 
@@ -93,10 +93,10 @@ def files_of(side: str, job: str) -> list[Path]:
 
 def written(side: str, job: str) -> dict[str, int]:
     """Commands, and lines of files."""
-    program, *other_values = files_of(side, job)
+    program, *other_files = files_of(side, job)
     own = _lines(program)
     commands, code = (own, 0) if program.suffix == ".sh" else (1, own)
-    return {"commands": commands, "lines": code + sum(map(_lines, other_values))}
+    return {"commands": commands, "lines": code + sum(map(_lines, other_files))}
 
 
 def _lines(path: Path) -> int:
@@ -119,15 +119,15 @@ def done(side: str, job: str, python: str, url: str) -> dict[str, float]:
         command = ["bash", "-e", program] if program.endswith(".sh") else [python, program]
         path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
         own = {"PATH": path, "HOME": folder, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none", "PYTHONPATH": folder}
-        previous_usage, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        usage_before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         ran = subprocess.run(command, cwd=place, env=own, capture_output=True, text=True)
-        wall, later_usage = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+        wall, usage_after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if ran.returncode or not re.search(JOBS[job][1], ran.stdout):
         sys.exit(f"{side}: {job} failed with code {ran.returncode}.\n{ran.stdout[-2000:]}\n{ran.stderr[-3000:]}")
     print(f"-- {side}: {job}\n{ran.stdout}", file=sys.stderr)
     return {
         "wall_s": wall,
-        "cpu_s": later_usage.ru_utime + later_usage.ru_stime - previous_usage.ru_utime - previous_usage.ru_stime,
+        "cpu_s": usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime,
     }
 
 
@@ -147,12 +147,12 @@ def measured(peers: Path, rounds: int) -> dict[str, Any]:
     runs: dict[tuple[str, str], list[dict[str, float]]] = {(job, side): [] for job in JOBS for side in SIDES}
     with OpenAIServer(REPLY) as serving:
         for number in range(rounds):
-            for (job, side), run in runs.items():
-                run.append(done(side, job, pythons[side], serving.url))
+            for (job, side), side_runs in runs.items():
+                side_runs.append(done(side, job, pythons[side], serving.url))
             print(f"-- round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     times = {
-        key: {name: round(statistics.median(item[name] for item in run), 2) for name in ("wall_s", "cpu_s")}
-        for key, run in runs.items()
+        key: {name: round(statistics.median(run[name] for run in side_runs), 2) for name in ("wall_s", "cpu_s")}
+        for key, side_runs in runs.items()
     }
     return {
         job: {"job": message} | {side: written(side, job) | times[job, side] for side in SIDES}

@@ -36,12 +36,12 @@ def main() -> None:
     parser.add_argument("--stores", nargs="+", default=[*TRUTHS, *BESIDE])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    data: dict[str, Any] = {"kills": options.kills}
-    previous_value = (
+    result: dict[str, Any] = {"kills": options.kills}
+    stores_before = (
         json.loads(options.out.read_text()).get("stores", {}) if options.out and options.out.exists() else {}
     )
-    data["stores"] = previous_value | {name: measured(name, options.kills) for name in options.stores}
-    publish("kills", data, options.out)
+    result["stores"] = stores_before | {name: measured(name, options.kills) for name in options.stores}
+    publish("kills", result, options.out)
 
 
 def measured(name: str, kills: int) -> dict[str, Any]:

@@ -36,7 +36,11 @@ SPOLIA = [sys.executable, "-m", "spolia"]
 
 def written(path: Path, size: int) -> int:
     """The table; the number of its rows."""
-    passages = [(item.title, item.text) for name in SETS for item in DataSet(str(DATA / name)).passages()]
+    passages = [
+        (source_passage.title, source_passage.text)
+        for name in SETS
+        for source_passage in DataSet(str(DATA / name)).passages()
+    ]
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("row", "title", "text"))
@@ -77,11 +81,11 @@ def indexed(folder: Path, store: Path, workers: int) -> dict[str, Any]:
             most_of_a_worker = max((most_of_a_worker, *map(anon_mb, children(run.pid))))
             time.sleep(POLL_S)
         assert run.stdout is not None
-        data = json.loads(run.stdout.read())
+        report = json.loads(run.stdout.read())
     return {
-        "documents": data["added"],
-        "passages": data["chunks"],
-        "failed": data["failed"],
+        "documents": report["added"],
+        "passages": report["chunks"],
+        "failed": report["failed"],
         "anon_mb": round(peak),
         "anon_mb of a worker": round(most_of_a_worker),
         "seconds": round(time.perf_counter() - began),
@@ -92,10 +96,10 @@ def found(store: Path, rows: int) -> int:
     """Of the first, the middle and the last row, how many are found by their number."""
     hits = 0
     for number in (1, rows // 2, rows):
-        result = subprocess.run(
+        completed = subprocess.run(
             [*SPOLIA, "search", named(number), "--store", store, "--json"], capture_output=True, text=True, check=True
         )
-        hits += named(number) in result.stdout.partition('"text"')[2]
+        hits += named(number) in completed.stdout.partition('"text"')[2]
     return hits
 
 

@@ -54,16 +54,14 @@ def _encodings(result: Result) -> Judged:
 def _web_pages(result: Result) -> Judged:
     limits = {"main content": least(0.91), "whole page": None}
     sets = [name for name in ("generated", "labelled") if name in result]
-    return {
-        f"{name} pages, F of {limit}": (result[name][limit]["F"], limits[limit]) for name in sets for limit in limits
-    }
+    return {f"{name} pages, F of {part}": (result[name][part]["F"], limits[part]) for name in sets for part in limits}
 
 
 def _install(result: Result) -> Judged:
     return {
-        f"{name}, {text}": (result[name][text], most(bound))
+        f"{name}, {figure}": (result[name][figure], most(bound))
         for name, bounds in WEIGHTS.items()
-        for text, bound in zip(("distributions", "megabytes"), bounds, strict=True)
+        for figure, bound in zip(("distributions", "megabytes"), bounds, strict=True)
     }
 
 
@@ -89,16 +87,14 @@ def _ingest(result: Result) -> Judged:
 
 def _jobs(result: Result) -> Judged:
     """What is written for each job (commands and lines), times the least of the peers."""
-    found_result: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for job in result["jobs"].values():
         line_counts = {
             side: sum(message[kind] for kind in ("commands", "lines")) for side, message in job.items() if side != "job"
         }
         least_of_peers = min(line_counts.pop("Haystack"), line_counts.pop("LlamaIndex"))
-        found_result |= {
-            f"{job['job']}, {side}": (mine / least_of_peers, most(0.99)) for side, mine in line_counts.items()
-        }
-    return found_result
+        figures |= {f"{job['job']}, {side}": (mine / least_of_peers, most(0.99)) for side, mine in line_counts.items()}
+    return figures
 
 
 def _demo(result: Result) -> Judged:
@@ -107,13 +103,13 @@ def _demo(result: Result) -> Judged:
 
 def _documents(result: Result) -> Judged:
     words, near = result["bm25"], result["cosine"]
-    data: dict[str, Any] = {"cosine, p95_cpu_ms": (near["spolia"]["question_cpu_ms"]["p95"], most(1.0))}
+    figures: dict[str, Any] = {"cosine, p95_cpu_ms": (near["spolia"]["question_cpu_ms"]["p95"], most(1.0))}
     in_order, answer_count = words["spolia"]["answers_in_order"].split(" of ")
-    data["words, answers in order"] = (int(in_order), least(int(answer_count)))
+    figures["words, answers in order"] = (int(in_order), least(int(answer_count)))
     if ratio := words.get("ratio"):
-        data["words, files_per_cpu_s, times the peer's"] = (ratio["files_per_cpu_s"], least(INDEXED))
-        data["words, a question, times as fast as the peer"] = (ratio["question_cpu_ms"], least(ASKED))
-    return data
+        figures["words, files_per_cpu_s, times the peer's"] = (ratio["files_per_cpu_s"], least(INDEXED))
+        figures["words, a question, times as fast as the peer"] = (ratio["question_cpu_ms"], least(ASKED))
+    return figures
 
 
 def _pdf(result: Result) -> Judged:
@@ -130,24 +126,24 @@ def _pdf_order(result: Result) -> Judged:
 
 
 def _change(result: Result) -> Judged:
-    found_result: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for kind in ("words", "words and vectors"):
-        found_result[f"{kind}, p50_cpu_ms"] = (result[kind]["fresh"]["p50_cpu_ms"], most(100))
-        found_result[f"{kind}, least_cpu_ms"] = (result[kind]["fresh"]["least_cpu_ms"], None)
-        found_result[f"{kind}, only its nodes"] = (result[kind]["only_its_nodes"], least(1))
-    return found_result
+        figures[f"{kind}, p50_cpu_ms"] = (result[kind]["fresh"]["p50_cpu_ms"], most(100))
+        figures[f"{kind}, least_cpu_ms"] = (result[kind]["fresh"]["least_cpu_ms"], None)
+        figures[f"{kind}, only its nodes"] = (result[kind]["only_its_nodes"], least(1))
+    return figures
 
 
 def _first_questions(result: Result) -> Judged:
     cost = result["cpu_ms"]
-    found_result = result["publications of a first index of 5,000 files"]
+    publications = result["publications of a first index of 5,000 files"]
     return {
         "first dense question after a publication, cpu_ms": (cost["first dense question"], most(5)),
         "one more text, cpu_ms": (cost["one text"], most(20)),
         "first filter of a process, cpu_ms": (cost["first filter"], most(50)),
         "words with a 1 % filter, times tantivy": (cost["1 % filter, times tantivy"], most(1.5)),
         "hybrid to the sum of its arms": (cost["hybrid to the sum of its arms"], most(1.05)),
-        "publications of a first index of 5,000 files": (found_result, most(4)),
+        "publications of a first index of 5,000 files": (publications, most(4)),
     }
 
 
@@ -163,7 +159,7 @@ def _embedding(result: Result) -> Judged:
 
 
 def _retrieval(result: Result) -> Judged:
-    verdicts = [(item["data"], verdict) for item in result["sets"] for verdict in item["verdicts"].values()]
+    verdicts = [(row["data"], verdict) for row in result["sets"] for verdict in row["verdicts"].values()]
     holding = {data: sum(verdict["holds"] for totals, verdict in verdicts if totals == data) for data, _ in verdicts}
     totals = {data: sum(other_value == data for other_value, _ in verdicts) for data, _ in verdicts}
     return {
@@ -173,12 +169,12 @@ def _retrieval(result: Result) -> Judged:
 
 def _extract(result: Result) -> Judged:
     return {
-        f"{flow}, contained in {reached_shares['words']} words": (
-            reached_shares["contained"],
-            least(reached_shares["goal"]),
+        f"{flow}, contained in {reach['words']} words": (
+            reach["contained"],
+            least(reach["goal"]),
         )
         for flow, flow_result in result["flows"].items()
-        for reached_shares in flow_result["reach"]
+        for reach in flow_result["reach"]
     }
 
 
@@ -196,43 +192,43 @@ def _access(result: Result) -> Judged:
 
 
 def _filters(result: Result) -> Judged:
-    found_result: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, row in result["cpu_ms"].items():
         if "recall" in row:
-            found_result[f"{name}, recall"] = (row["recall"], FILTERED["recall"])
-            found_result[f"{name}, p95_cpu_ms"] = (row["as it is"]["p95"], FILTERED["p95_cpu_ms"])
-    return found_result
+            figures[f"{name}, recall"] = (row["recall"], FILTERED["recall"])
+            figures[f"{name}, p95_cpu_ms"] = (row["as it is"]["p95"], FILTERED["p95_cpu_ms"])
+    return figures
 
 
 def _vectors(result: Result) -> Judged:
     """Of the parts that were measured."""
-    data: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     if small := result.get("small"):
-        data["2,003 compared, p95_cpu_ms"] = (small["cpu_ms"]["p95"], most(1.0))
+        figures["2,003 compared, p95_cpu_ms"] = (small["cpu_ms"]["p95"], most(1.0))
     large = result.get("large", {"filters": {}})
-    rows = {name: (item, FILTERED) for name, item in large["filters"].items()}
-    for name, (item, limits) in (rows | ({"100,000": (large["graph"], NEAREST)} if rows else {})).items():
-        data[f"{name}, recall"] = (item["recall"], limits["recall"])
-        data[f"{name}, p95_cpu_ms"] = (item["cpu_ms"]["p95"], limits["p95_cpu_ms"])
+    rows = {name: (row, FILTERED) for name, row in large["filters"].items()}
+    for name, (row, limits) in (rows | ({"100,000": (large["graph"], NEAREST)} if rows else {})).items():
+        figures[f"{name}, recall"] = (row["recall"], limits["recall"])
+        figures[f"{name}, p95_cpu_ms"] = (row["cpu_ms"]["p95"], limits["p95_cpu_ms"])
     if million := result.get("million"):
         built = million["build"]
         anon = max(built["anon_mb"], million["asking_anon_mb"])
-        data["1,000,000 without a store, anon_mb"] = (anon, most(ANON_MB))
-        data["1,000,000 without a store, graphs kept when killed"] = (built["graphs_whole_when_killed"], least(1))
-        data["1,000,000 without a store, p95_cpu_ms"] = (million["without_embedding"]["cpu_ms"]["p95"], None)
-    return data
+        figures["1,000,000 without a store, anon_mb"] = (anon, most(ANON_MB))
+        figures["1,000,000 without a store, graphs kept when killed"] = (built["graphs_whole_when_killed"], least(1))
+        figures["1,000,000 without a store, p95_cpu_ms"] = (million["without_embedding"]["cpu_ms"]["p95"], None)
+    return figures
 
 
 def _store(result: Result) -> Judged:
-    found_result: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for nodes in filter(str.isdigit, result):
         for way in ("BM25", "Dense", "hybrid"):
             for name, row in result[nodes][way].items():
                 limits = FILTERED if name != "everything" else WHOLE.get(way, {})
-                found_result[f"{nodes}, {way}, {name}, p95_cpu_ms"] = (row["cpu_ms"]["p95"], limits.get("p95_cpu_ms"))
+                figures[f"{nodes}, {way}, {name}, p95_cpu_ms"] = (row["cpu_ms"]["p95"], limits.get("p95_cpu_ms"))
                 if "recall" in row:
-                    found_result[f"{nodes}, {way}, {name}, recall"] = (row["recall"], limits.get("recall"))
-    return found_result
+                    figures[f"{nodes}, {way}, {name}, recall"] = (row["recall"], limits.get("recall"))
+    return figures
 
 
 OF_A_MILLION = {"BM25": 25, "Dense": 12, "hybrid": 60, "Dense, embedding the question": 25}
@@ -240,24 +236,24 @@ OF_A_MILLION = {"BM25": 25, "Dense": 12, "hybrid": 60, "Dense, embedding the que
 
 
 def _million(result: Result) -> Judged:
-    data = result[max(filter(str.isdigit, result), key=int)]
-    killed, end = data["found after the kill"], data["found at the end"]
+    row = result[max(filter(str.isdigit, result), key=int)]
+    killed, end = row["found after the kill"], row["found at the end"]
     limits = OF_A_MILLION if result["numbers_in_a_vector"] == 384 else {}
-    limits_by_name = {
-        f"{name}, p95_cpu_ms": (data[name]["cpu_ms"]["p95"], limits.get(name) and most(limits[name]))
+    figures = {
+        f"{name}, p95_cpu_ms": (row[name]["cpu_ms"]["p95"], limits.get(name) and most(limits[name]))
         for name in result["p95_ratio"]
     }
     ratios = {f"{name}, p95 to that of 100,000": (ratio, None) for name, ratio in result["p95_ratio"].items()}
     return {
-        "anon_mb, indexing": (max(data[part]["anon_mb"] for part in ("killed", "resumed")), most(ANON_MB)),
-        "anon_mb, asking": (data["asking_anon_mb"], most(ANON_MB)),
+        "anon_mb, indexing": (max(row[part]["anon_mb"] for part in ("killed", "resumed")), most(ANON_MB)),
+        "anon_mb, asking": (row["asking_anon_mb"], most(ANON_MB)),
         "generations published when killed": (killed["generation"], least(1)),
         "nodes published when killed": (killed["nodes"], least(1)),
         "wrong after the kill": (len(killed["wrong"]), most(0)),
         "wrong at the end": (len(end["wrong"]), most(0)),
         "nodes at the end": (end["nodes"], None),
-        "texts embedded again": (killed["vectors"] + data["resumed"]["texts_embedded"] - end["vectors"], most(0)),
-        **limits_by_name,
+        "texts embedded again": (killed["vectors"] + row["resumed"]["texts_embedded"] - end["vectors"], most(0)),
+        **figures,
         **ratios,
     }
 
@@ -272,11 +268,11 @@ def _flips(found: Result) -> Judged:
 
 
 def _kills(result: Result) -> Judged:
-    found_result: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, store in result["stores"].items():
-        found_result[f"{name}, killed"] = (store["killed"], least(300))
-        found_result[f"{name}, wrong"] = (store["wrong"], most(0))
-    return found_result
+        figures[f"{name}, killed"] = (store["killed"], least(300))
+        figures[f"{name}, wrong"] = (store["wrong"], most(0))
+    return figures
 
 
 def _concurrent_sync(result: Result) -> Judged:
@@ -306,14 +302,14 @@ def _aragog(result: Result) -> Judged:
 
 def _autorag_trial(result: Result) -> Judged:
     runs = result["runs"]
-    second_data = runs["again"]
+    repeated = runs["again"]
     return {
         "trial, CPU-s": (runs["trial"]["CPU-s"], most(2.5)),
         "trial, peak MiB": (runs["trial"]["peak, MiB"], most(250)),
-        "again, CPU-s": (second_data["CPU-s"], most(0.5)),
-        "again, CPU-µs a score": (second_data["CPU-µs a score"], most(18)),
+        "again, CPU-s": (repeated["CPU-s"], most(0.5)),
+        "again, CPU-µs a score": (repeated["CPU-µs a score"], most(18)),
         "again, scores computed, calls and texts embedded": (
-            second_data["scores computed"] + second_data["calls of models"] + second_data["texts embedded"],
+            repeated["scores computed"] + repeated["calls of models"] + repeated["texts embedded"],
             most(0),
         ),
         "opened again, CPU-s": (runs["opened again"]["CPU-s"], None),
@@ -336,34 +332,34 @@ def _large(result: Result) -> Judged:
 def _experiments(result: Result) -> Judged:
     """Judge the parts that were measured."""
     claims = result.get("percent of experiments that claim a difference where there is none", {})
-    data: dict[str, Any] = {f"false claims, {name}, percent": (share, None) for name, share in claims.items()}
+    figures: dict[str, Any] = {f"false claims, {name}, percent": (share, None) for name, share in claims.items()}
     kinds = result.get("percent of 95 % intervals that hold the true number", {}).get("expected", {}).values()
-    if held_shares := [share for kind in kinds for shares in kind.values() for share in shares.values()]:
-        data |= {"coverage, least": (min(held_shares), least(93.0)), "coverage, most": (max(held_shares), most(97.0))}
+    if coverages := [share for kind in kinds for shares in kind.values() for share in shares.values()]:
+        figures |= {"coverage, least": (min(coverages), least(93.0)), "coverage, most": (max(coverages), most(97.0))}
     if cpu_s := result.get("CPU seconds"):
         loop = "an experiment, times a plain loop"
         asked_before = "100 questions, 2 flows, 7 measures, asked before"
-        data["20 intervals, cpu_s"] = (cpu_s["20 intervals"], most(2.0))
-        data[loop] = (result["CPU"][loop], most(1.5))
-        data[f"{asked_before}, cpu_s"] = (cpu_s[asked_before], most(0.5))
-    return data
+        figures["20 intervals, cpu_s"] = (cpu_s["20 intervals"], most(2.0))
+        figures[loop] = (result["CPU"][loop], most(1.5))
+        figures[f"{asked_before}, cpu_s"] = (cpu_s[asked_before], most(0.5))
+    return figures
 
 
 def _fusion(result: Result) -> Judged:
-    data: dict[str, Any] = {
+    figures: dict[str, Any] = {
         f"{name}, cpu_ms": (cost, most(1.0 if name == "rrf" else 3.0)) for name, cost in result["cpu_ms"].items()
     }
-    data["top 50 by marginal relevance, cpu_ms"] = (result["mmr_cpu_ms"]["by stored vectors"], most(15.0))
-    data["top 50 by marginal relevance of words, cpu_ms"] = (result["mmr_cpu_ms"]["by words"], None)
-    return data | {"279 settings of 100 questions, cpu_s": (result["sweep"]["cpu_s"], most(0.2))}
+    figures["top 50 by marginal relevance, cpu_ms"] = (result["mmr_cpu_ms"]["by stored vectors"], most(15.0))
+    figures["top 50 by marginal relevance of words, cpu_ms"] = (result["mmr_cpu_ms"]["by words"], None)
+    return figures | {"279 settings of 100 questions, cpu_s": (result["sweep"]["cpu_s"], most(0.2))}
 
 
 def _model_client(result: Result) -> Judged:
-    found_result: dict[str, Any] = {"1 flow, cpu_ms_per_call": (result["flows"]["1"]["cpu_ms_per_call"], None)}
+    figures: dict[str, Any] = {"1 flow, cpu_ms_per_call": (result["flows"]["1"]["cpu_ms_per_call"], None)}
     for flows, share in (("50", 0.95), ("200", 0.85)):
-        found_result[f"{flows} flows, share_of_ideal"] = (result["flows"][flows]["share_of_ideal"], least(share))
-        found_result[f"{flows} flows, cpu_ms_per_call"] = (result["flows"][flows]["cpu_ms_per_call"], most(0.5))
-    return found_result
+        figures[f"{flows} flows, share_of_ideal"] = (result["flows"][flows]["share_of_ideal"], least(share))
+        figures[f"{flows} flows, cpu_ms_per_call"] = (result["flows"][flows]["cpu_ms_per_call"], most(0.5))
+    return figures
 
 
 def _workers(result: Result) -> Judged:
@@ -384,27 +380,27 @@ def _fuzz(result: Result) -> Judged:
 def _flows(result: Result) -> Judged:
     recall = result["calibration"]["R@5 on the world"]
     words = 100 * recall["bm25"]["all"]["mean"]
-    found_data: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "cpu_minutes": (result["cpu_minutes"], most(60)),
         "world, BM25's R@5, at least": (words, least(45)),
         "world, BM25's R@5, at most": (words, most(75)),
     }
     if "dense" in recall:
         difference = 100 * (recall["dense"]["paraphrase"]["mean"] - recall["bm25"]["paraphrase"]["mean"])
-        found_data["world, dense above BM25 on paraphrases, points"] = (difference, least(0.1))
+        figures["world, dense above BM25 on paraphrases, points"] = (difference, least(0.1))
     for data, taus in result["calibration"]["Kendall's tau, EM on the world against"].items():
         bound = least(0.6) if data in ("musique", "2wikimultihopqa") else None
-        found_data |= {f"tau, world and {data}, {name}": (tau, bound) for name, tau in taus.items()}
+        figures |= {f"tau, world and {data}, {name}": (tau, bound) for name, tau in taus.items()}
     for row in result["corag that stops"]:
         if row["profile"] == "ideal":
             label = f"{row['data']}, {row['retriever']}"
-            found_data[f"corag-oracle, share of tokens, {label}"] = (row["share"], None)
-    return found_data
+            figures[f"corag-oracle, share of tokens, {label}"] = (row["share"], None)
+    return figures
 
 
 def _corag(result: Result) -> Judged:
     limits = {"journal off": most(5.0)}
-    return {f"{way}, median cpu_ms": (data["median"], limits.get(way)) for way, data in result["cpu_ms"].items()}
+    return {f"{way}, median cpu_ms": (times["median"], limits.get(way)) for way, times in result["cpu_ms"].items()}
 
 
 def _world(result: Result) -> Judged:
@@ -413,40 +409,40 @@ def _world(result: Result) -> Judged:
 
 def _strategies(result: Result) -> Judged:
     """Of the parts that were played."""
-    data: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     if cold := result.get("cold"):
-        data["floor of the regret"] = (cold["floor"], None)
+        figures["floor of the regret"] = (cold["floor"], None)
         for share, bound in ((0.02, 1.0), (0.03, None), (0.05, 0.6)):
             neighbour = next(
                 neighbour for neighbour in cold["curves"]["neighbours"] if abs(neighbour["budget"] - share) < 1e-9
             )
-            data[f"regret at {share:.0%} of the rows"] = (neighbour["regret"], most(bound) if bound else None)
+            figures[f"regret at {share:.0%} of the rows"] = (neighbour["regret"], most(bound) if bound else None)
             if share == 0.02 and neighbour["calls"] is not None:
-                data["share of the grid's reader calls at 2%"] = (neighbour["calls"], most(0.1))
+                figures["share of the grid's reader calls at 2%"] = (neighbour["calls"], most(0.1))
         rivals = cold["spend for equal regret"]["0.6"]
         best = min(rivals.values(), key=lambda one: one["rival"] or float("inf"))
         for name, neighbour in (("the best rival's", best), ("that of halving a random third", rivals["third"])):
             if neighbour["ratio"] is not None:
-                data[f"spend at a regret of 0.6, times {name}"] = (neighbour["ratio"], most(0.65))
+                figures[f"spend at a regret of 0.6, times {name}"] = (neighbour["ratio"], most(0.65))
                 if neighbour["high"] is not None:
-                    data[f"spend at a regret of 0.6, times {name}, upper end"] = (neighbour["high"], most(1.0))
+                    figures[f"spend at a regret of 0.6, times {name}, upper end"] = (neighbour["high"], most(1.0))
     if answers := result.get("answers"):
-        data["simulated answers, floor of the regret"] = (answers["floor"], None)
+        figures["simulated answers, floor of the regret"] = (answers["floor"], None)
         for row in answers["curves"]["neighbours"]:
             if row["budget"] in (0.02, 0.05):
-                data[f"simulated answers, regret at {row['budget']:.0%} of the rows"] = (row["regret"], None)
+                figures[f"simulated answers, regret at {row['budget']:.0%} of the rows"] = (row["regret"], None)
     for name, neighbour in result.get("warm", {}).items():
         if (ratio := neighbour["warm against the best cold rival"]["ratio"]) is not None:
-            data[f"warm, {name}, spend at a regret of 1, times the best cold rival's"] = (ratio, most(0.5))
+            figures[f"warm, {name}, spend at a regret of 1, times the best cold rival's"] = (ratio, most(0.5))
     if pair := result.get("pair"):
-        data["planted pair, found in 20 studies"] = (pair["neighbours"], least(18))
+        figures["planted pair, found in 20 studies"] = (pair["neighbours"], least(18))
     for questions, bound in (("500", 0.85), ("1000", 0.65)):
         if neighbour := result.get("prove", {}).get(questions):
-            data[f"prove, true best dropped, {questions} questions"] = (neighbour["true best dropped"], most(0.05))
-            data[f"prove, share of the grid, {questions} questions"] = (neighbour["share of the grid"], most(bound))
+            figures[f"prove, true best dropped, {questions} questions"] = (neighbour["true best dropped"], most(0.05))
+            figures[f"prove, share of the grid, {questions} questions"] = (neighbour["share of the grid"], most(bound))
     for name, neighbour in result.get("intervals", {}).items():
-        data[f"interval covers, {name}"] = (neighbour["covers"], Limit(least=0.93, most=0.97))
-    return data
+        figures[f"interval covers, {name}"] = (neighbour["covers"], Limit(least=0.93, most=0.97))
+    return figures
 
 
 def _grid(result: Result) -> Judged:
@@ -459,7 +455,7 @@ def _grid(result: Result) -> Judged:
 
 def _server(result: Result) -> Judged:
     costs, stream, memory = result["cpu_ms of a request"], result["cpu_ms of a stream"], result["megabytes"]
-    data: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "a request beyond the flow, CPU-ms": (costs["bare"], most(0.5)),
         "with key, journal and cache, CPU-ms": (costs["with journal"], most(1.0)),
         "streams lost or mixed up": (result["lost or mixed up"], most(0)),
@@ -469,11 +465,11 @@ def _server(result: Result) -> Judged:
         "work stopped after a client left, ms": (result["work stopped after, ms"], most(100)),
     }
     if peer := costs.get("Hayhooks"):
-        data["a request, times Hayhooks' empty wrapper"] = (costs["bare"] / peer, most(0.5))
+        figures["a request, times Hayhooks' empty wrapper"] = (costs["bare"] / peer, most(0.5))
     if long := result.get("long row"):
-        data["lost or mixed up of 10,000 streams"] = (long["lost or mixed up"], most(0))
-        data["MB that 9,000 more streams add"] = (long["MB late"] - long["MB early"], most(10))
-    return data
+        figures["lost or mixed up of 10,000 streams"] = (long["lost or mixed up"], most(0))
+        figures["MB that 9,000 more streams add"] = (long["MB late"] - long["MB early"], most(10))
+    return figures
 
 
 def _answers(result: Result) -> Judged:
@@ -500,21 +496,21 @@ RANKER = {
 
 
 def _ranker(result: Result) -> Judged:
-    data: dict[str, tuple[float, Limit | None]] = {}
+    figures: dict[str, tuple[float, Limit | None]] = {}
     for name, to_be in RANKER.items():
         own = result["own_pools"][name]
-        data[f"{name}, own questions, R@5"] = (own["own questions"]["R@5"]["mean"], least(to_be["own"]))
-        data[f"{name}, own questions, all gold @10"] = (own["own questions"]["all@10"], least(to_be["all@10"]))
-        data[f"{name}, other sets, R@5"] = (own["other sets"]["R@5"]["mean"], least(to_be["others"]))
+        figures[f"{name}, own questions, R@5"] = (own["own questions"]["R@5"]["mean"], least(to_be["own"]))
+        figures[f"{name}, own questions, all gold @10"] = (own["own questions"]["all@10"], least(to_be["all@10"]))
+        figures[f"{name}, other sets, R@5"] = (own["other sets"]["R@5"]["mean"], least(to_be["others"]))
         merged = result["merged_pool"][name]["own questions"]["R@5"]["mean"]
-        data[f"{name}, merged pool, R@5"] = (merged, least(to_be["merged"]))
-        data[f"{name}, random gold, R@5"] = (own["random gold"]["R@5"]["mean"], most(30))
+        figures[f"{name}, merged pool, R@5"] = (merged, least(to_be["merged"]))
+        figures[f"{name}, random gold, R@5"] = (own["random gold"]["R@5"]["mean"], most(30))
     cost = result["cost"]
-    data["CPU-ms of a question beyond hybrid, 5,000 passages"] = (cost["question"]["musique"]["cpu_ms"], most(15))
-    data["training, CPU-s"] = (cost["training_cpu_s"], most(10))
-    data["size, kB"] = (cost["bytes"] / 1000, most(20))
-    data["single hop, R@1 against hybrid"] = (result["single_hop"]["difference"]["mean"], least(-1))
-    return data
+    figures["CPU-ms of a question beyond hybrid, 5,000 passages"] = (cost["question"]["musique"]["cpu_ms"], most(15))
+    figures["training, CPU-s"] = (cost["training_cpu_s"], most(10))
+    figures["size, kB"] = (cost["bytes"] / 1000, most(20))
+    figures["single hop, R@1 against hybrid"] = (result["single_hop"]["difference"]["mean"], least(-1))
+    return figures
 
 
 def _reader(result: Result) -> Judged:
@@ -530,21 +526,21 @@ def _reader(result: Result) -> Judged:
 
 
 def _encoders(result: Result) -> Judged:
-    found_result: dict[str, tuple[float, Limit | None]] = {}
+    figures: dict[str, tuple[float, Limit | None]] = {}
     for name, part in result["parts"].items():
         score = part["score"]
-        found_result[f"{name}: {score['measure']} over the untrained, points"] = (
+        figures[f"{name}: {score['measure']} over the untrained, points"] = (
             100 * score["difference"]["mean"],
             None,
         )
-        found_result[f"{name}: CPU-s of a training"] = (sum(part["cost"].values()), None)
-    return found_result
+        figures[f"{name}: CPU-s of a training"] = (sum(part["cost"].values()), None)
+    return figures
 
 
 def _language_model(result: Result) -> Judged:
     return {
-        f"{kind}: ln P of a token over the untuned": (item["gain"]["mean"], least(0.0))
-        for kind, item in result["kinds"].items()
+        f"{kind}: ln P of a token over the untuned": (row["gain"]["mean"], least(0.0))
+        for kind, row in result["kinds"].items()
     }
 
 
@@ -553,43 +549,43 @@ SAVED = {"musique": 28.0, "2wikimultihopqa": 18.0}
 
 
 def _sufficiency(result: Result) -> Judged:
-    found_result: dict[str, tuple[float, Limit | None]] = {}
-    for name, item in result["sets"].items():
-        for size, policy in item["policies"].items():
+    figures: dict[str, tuple[float, Limit | None]] = {}
+    for name, row in result["sets"].items():
+        for size, policy in row["policies"].items():
             is_judged = size == "features, 24 units"
-            found_result[f"{name}, {size}: tokens saved, %"] = (
+            figures[f"{name}, {size}: tokens saved, %"] = (
                 policy["tokens_saved"],
                 least(SAVED[name]) if is_judged else None,
             )
-            found_result[f"{name}, {size}: change of EM"] = (policy["EM_change"][0], least(-1.0) if is_judged else None)
-    return found_result
+            figures[f"{name}, {size}: change of EM"] = (policy["EM_change"][0], least(-1.0) if is_judged else None)
+    return figures
 
 
 def _classifiers(result: Result) -> Judged:
-    found_result: dict[str, tuple[float, Limit | None]] = {}
+    figures: dict[str, tuple[float, Limit | None]] = {}
     for name, part in result["parts"].items():
         for size, reported_size in part["sizes"].items():
             gain = reported_size["accuracy"][1] - reported_size["most_frequent_label"]
             gain = reported_size.get("over_most_frequent_label", [0, gain])[
                 1
             ]  # question by question, where it was measured
-            found_result[f"{name}, {size}: accuracy, at least, over the most frequent label"] = (gain, least(0.0))
-            found_result[f"{name}, {size}: change of EM"] = (part["flow"][f"trained, {size}"]["EM_change"][0], None)
-            found_result[f"{name}, {size}: tokens"] = (part["flow"][f"trained, {size}"]["tokens"], None)
-    return found_result
+            figures[f"{name}, {size}: accuracy, at least, over the most frequent label"] = (gain, least(0.0))
+            figures[f"{name}, {size}: change of EM"] = (part["flow"][f"trained, {size}"]["EM_change"][0], None)
+            figures[f"{name}, {size}: tokens"] = (part["flow"][f"trained, {size}"]["tokens"], None)
+    return figures
 
 
 def _job_queue(result: Result) -> Judged:
-    found_result: dict[str, tuple[float, Limit | None]] = {}
+    figures: dict[str, tuple[float, Limit | None]] = {}
     for name, run in result["runs"].items():
-        found_result[f"{name}: completed twice"] = (run["completed twice"], most(0))
-        found_result[f"{name}: lost"] = (run["lost"], most(0))
+        figures[f"{name}: completed twice"] = (run["completed twice"], most(0))
+        figures[f"{name}: lost"] = (run["lost"], most(0))
         if not run["kills"]:
-            found_result[f"{name}: jobs a second"] = (
+            figures[f"{name}: jobs a second"] = (
                 run["done per s"],
                 least(5_000 if "PostgreSQL" in name else 2_500),
             )
-    return found_result
+    return figures
 
 
 def _ranker_growth(result: Result) -> Judged:
@@ -600,15 +596,15 @@ def _ranker_growth(result: Result) -> Judged:
 
 
 def _term_weights(result: Result) -> Judged:
-    found_result: dict[str, tuple[float, Limit | None]] = {}
-    for item in result["sets"]:
-        found_result[f"{item['data']}: nDCG@10 over BM25, points"] = (
-            100 * item["nDCG@10"]["difference"]["mean"],
+    figures: dict[str, tuple[float, Limit | None]] = {}
+    for row in result["sets"]:
+        figures[f"{row['data']}: nDCG@10 over BM25, points"] = (
+            100 * row["nDCG@10"]["difference"]["mean"],
             least(0.0),
         )
-        found_result[f"{item['data']}: R@5 over BM25, points"] = (100 * item["R@5"]["difference"]["mean"], None)
-        found_result[f"{item['data']}: CPU-s of a training"] = (item["cpu_s"], None)
-    return found_result
+        figures[f"{row['data']}: R@5 over BM25, points"] = (100 * row["R@5"]["difference"]["mean"], None)
+        figures[f"{row['data']}: CPU-s of a training"] = (row["cpu_s"], None)
+    return figures
 
 
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {

@@ -82,11 +82,11 @@ def rankings() -> list[Case]:
     """Questions with 1 to 5 graded passages, some of which are found."""
     draw, cases = random.Random(1), []
     for number in range(QUESTIONS):
-        texts = [f"passage-{entry}" for entry in draw.sample(range(POOL), FOUND)]
-        gold = [*draw.sample(texts, draw.randint(0, 3)), *(f"gold-{entry}" for entry in range(draw.randint(1, 2)))]
-        grades = tuple((entry, float(draw.randint(1, 3))) for entry in gold)
-        item = Item(f"q{number}", "?", gold=tuple((entry,) for entry in gold), grades=grades)
-        hits = tuple(Hit(Node(f"{entry}-1", "", entry), float(-rank)) for rank, entry in enumerate(texts))
+        passages = [f"passage-{name}" for name in draw.sample(range(POOL), FOUND)]
+        gold = [*draw.sample(passages, draw.randint(0, 3)), *(f"gold-{name}" for name in range(draw.randint(1, 2)))]
+        grades = tuple((name, float(draw.randint(1, 3))) for name in gold)
+        item = Item(f"q{number}", "?", gold=tuple((name,) for name in gold), grades=grades)
+        hits = tuple(Hit(Node(f"{name}-1", "", name), float(-rank)) for rank, name in enumerate(passages))
         cases.append(Case(item, Ranking(Query("?"), hits)))
     return cases
 
@@ -101,7 +101,7 @@ def answers(count: int) -> list[Case]:
 
 def trec(cases: Sequence[Case], rounds: int) -> float:
     """The same questions by pytrec_eval, the measures that it has."""
-    qrels = {case.item.id: {item: int(grade) for item, grade in case.item.grades} for case in cases}
+    qrels = {case.item.id: {passage: int(grade) for passage, grade in case.item.grades} for case in cases}
     runs: dict[str, dict[str, float]] = {}
     for case in cases:
         assert isinstance(case.result, Ranking)
@@ -112,7 +112,7 @@ def trec(cases: Sequence[Case], rounds: int) -> float:
 
 def of_answers(rounds: int) -> dict[str, Any]:
     cases = answers(QUESTIONS)
-    values_by_answer: dict[str, Any] = {answer: timed([answer], cases, rounds) for answer in ANSWERS}
+    times: dict[str, Any] = {measure: timed([measure], cases, rounds) for measure in ANSWERS}
     golds, texts = [case.item.answers[0] for case in cases], [getattr(case.result, "text", "") for case in cases]
     scorer = RougeScorer(["rougeL"])
     pairs = list(zip(golds, texts, strict=True))
@@ -120,22 +120,22 @@ def of_answers(rounds: int) -> dict[str, Any]:
         "rouge-score, ROUGE-L": least(lambda: [scorer.score(gold, text) for gold, text in pairs], 1),
         "sacrebleu, BLEU": least(lambda: sacrebleu.corpus_bleu(texts, [golds]), rounds),
     }
-    return {"spolia": values_by_answer, "peers": peers}
+    return {"spolia": times, "peers": peers}
 
 
 def of_a_long_answer() -> dict[str, float]:
     """Seconds for one answer: twice the characters, so that what grows with the square is seen."""
     (case,) = answers(1)
-    result = {}
-    for answer in ANSWERS:
+    costs = {}
+    for measure in ANSWERS:
         for times in (1, 2):
             long = Case(case.item, Answer("the moon pulls " * (times * LONG // 15)))
-            result[f"{answer}, {times * LONG:,} characters"] = timed([answer], [long], 1)
-    return result
+            costs[f"{measure}, {times * LONG:,} characters"] = timed([measure], [long], 1)
+    return costs
 
 
-def timed(texts: Sequence[str], cases: Sequence[Case], rounds: int) -> float:
-    measures = [parse_measure(text) for text in texts]
+def timed(names: Sequence[str], cases: Sequence[Case], rounds: int) -> float:
+    measures = [parse_measure(name) for name in names]
     return least(lambda: [measured(measure, cases) for measure in measures], rounds)
 
 

@@ -65,8 +65,8 @@ def projection(dimension: int) -> Any:
 def projected(vectors: Any, dimension: int) -> Any:
     if dimension == OF_MODEL:
         return vectors
-    found_vectors = vectors @ projection(dimension)
-    return found_vectors / np.linalg.norm(found_vectors, axis=1, keepdims=True)
+    projections = vectors @ projection(dimension)
+    return projections / np.linalg.norm(projections, axis=1, keepdims=True)
 
 
 @cache
@@ -154,9 +154,9 @@ def ask(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
         "hybrid": hybrid(group, Recombined(dimension), top_k=TOP_K),
         "Dense, embedding the question": Dense(group, Recombined(dimension, fresh=True), TOP_K),
     }
-    data: dict[str, Any] = {name: timed(flows[name], questions) for name in FLOWS}
-    data["Dense"]["recall"] = recall(near, dimension, questions[:: ASKED // RECALLED])
-    return data
+    result: dict[str, Any] = {name: timed(flows[name], questions) for name in FLOWS}
+    result["Dense"]["recall"] = recall(near, dimension, questions[:: ASKED // RECALLED])
+    return result
 
 
 def timed(flow: Any, questions: list[str]) -> dict[str, Any]:
@@ -212,22 +212,22 @@ def child(part: str, dimension: int, folder: Path, store: Path, *, killed: bool 
         time.sleep(0.1)
     if running.wait() not in (0, -signal.SIGKILL if killed else 0):
         sys.exit(f"{part} ended with {running.returncode}")
-    outcome = {"after_s": round(time.monotonic() - began, 1)} if killed else json.loads(report.read_text())
-    return {**outcome, "anon_mb": peak}
+    report_data = {"after_s": round(time.monotonic() - began, 1)} if killed else json.loads(report.read_text())
+    return {**report_data, "anon_mb": peak}
 
 
 def measured(place: Path, nodes: int, dimension: int, *, killed: bool) -> dict[str, Any]:
     folder, store = place / "files", place / "all.spolia"
     folder.mkdir(parents=True)
     written(folder, nodes)
-    data: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if killed:
-        data["killed"] = child("build", dimension, folder, store, killed=True)
-        data["found after the kill"] = child("look", dimension, folder, store)
-    data["resumed" if killed else "built"] = child("build", dimension, folder, store)
-    data["found at the end"] = child("look", dimension, folder, store)
-    asked_data = child("ask", dimension, folder, store)
-    return {**data, **asked_data, "asking_anon_mb": asked_data["anon_mb"], "load": round(os.getloadavg()[1], 1)}
+        result["killed"] = child("build", dimension, folder, store, killed=True)
+        result["found after the kill"] = child("look", dimension, folder, store)
+    result["resumed" if killed else "built"] = child("build", dimension, folder, store)
+    result["found at the end"] = child("look", dimension, folder, store)
+    asking = child("ask", dimension, folder, store)
+    return {**result, **asking, "asking_anon_mb": asking["anon_mb"], "load": round(os.getloadavg()[1], 1)}
 
 
 def main() -> None:

@@ -39,9 +39,9 @@ def mutated(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
             case 3:
                 content[index:index] = content[index : index + length] * draw.randrange(1, 4)
             case 4:
-                other_content = draw.choice(contents)
-                begin = draw.randrange(len(other_content) or 1)
-                content[index : index + length] = other_content[begin : begin + length]
+                donor = draw.choice(contents)
+                begin = draw.randrange(len(donor) or 1)
+                content[index : index + length] = donor[begin : begin + length]
             case 5:
                 size = draw.choice((1, 2, 4, 8))
                 value = draw.choice(LARGE) % (1 << 8 * size)

@@ -52,7 +52,7 @@ def measured(name: str) -> dict[str, Any]:
     items = data.sample(QUESTIONS, SEED)
     flows = {flow: BUILT_IN[flow](chunks, embedder) for flow in FLOWS}
     ended = {"": time.process_time()}  # by flow, in their order
-    result = Experiment(flows, items, MEASURES, data=name).run(
+    report = Experiment(flows, items, MEASURES, data=name).run(
         on_progress=lambda flow, done, total: ended.update({flow: time.process_time()})
     )
     cpu_s = {flow: end - begun for (flow, end), begun in zip(list(ended.items())[1:], ended.values(), strict=False)}
@@ -61,9 +61,12 @@ def measured(name: str) -> dict[str, Any]:
         "passages": dict(chunks.corpus.snapshot().stats().nodes)[chunks.name],
         "n": len(items),
         "index_cpu_s": round(index_cpu_s, 1),
-        "flows": {item.flow: item.json()["measures"] | {"cpu_s": round(cpu_s[item.flow], 2)} for item in result.flows},
+        "flows": {
+            flow_report.flow: flow_report.json()["measures"] | {"cpu_s": round(cpu_s[flow_report.flow], 2)}
+            for flow_report in report.flows
+        },
         "default_is": choose(chunks, embedder)[1],
-        "verdicts": {str(measure): verdict(result, str(measure)) for measure in MEASURES},
+        "verdicts": {str(measure): verdict(report, str(measure)) for measure in MEASURES},
         "reference": REFERENCE.get(name, {}),
     }
 
@@ -108,26 +111,24 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def _line(row: dict[str, Any], flow: str) -> str:
-    found_flow = row["flows"][flow]
-    cells = [_percent(found_flow[str(measure)]) for measure in MEASURES]
+    flow_row = row["flows"][flow]
+    cells = [_percent(flow_row[str(measure)]) for measure in MEASURES]
     reference = row["reference"].get(flow)
     message = f"{reference[0]} / {reference[1]}" if reference else ""
-    share = 1000 * found_flow["cpu_s"] / row["n"]
-    return (
-        f"| {row['data']} | {row['passages']} | {row['n']} | {flow} | {' | '.join(cells)} | {message} | {share:.1f} |"
-    )
+    milliseconds = 1000 * flow_row["cpu_s"] / row["n"]
+    return f"| {row['data']} | {row['passages']} | {row['n']} | {flow} | {' | '.join(cells)} | {message} | {milliseconds:.1f} |"
 
 
 def _verdict_line(row: dict[str, Any]) -> str:
     cells = []
     for measure in MEASURES:
-        found_verdict = row["verdicts"][str(measure)]
-        cells.append(f"{_percent(found_verdict['difference'], sign='+')} to {found_verdict['better_single']}")
+        judged = row["verdicts"][str(measure)]
+        cells.append(f"{_percent(judged['difference'], sign='+')} to {judged['better_single']}")
     return f"| {row['data']} | {row['default_is']} | {' | '.join(cells)} | {'yes' if _holds(row) else 'NO'} |"
 
 
 def _holds(row: dict[str, Any]) -> bool:
-    return all(found_verdict["holds"] for found_verdict in row["verdicts"].values())
+    return all(judged["holds"] for judged in row["verdicts"].values())
 
 
 def _percent(interval: dict[str, float], sign: str = "") -> str:

@@ -58,9 +58,9 @@ def made() -> dict[str, bytes]:
     from tests.indexing.readers.compound import msg, xls
     from tests.indexing.readers.fixtures import FIXTURES
 
-    result = {name: make() for name, make in FIXTURES.items()} | CODE | dict(_pictures())
-    result |= {"a.msg": msg(), "a.xls": xls(), "a.mht": MHT, "a.rss": RSS, "a.svg": SVG}
-    return result | dict(_archives(result))
+    files = {name: make() for name, make in FIXTURES.items()} | CODE | dict(_pictures())
+    files |= {"a.msg": msg(), "a.xls": xls(), "a.mht": MHT, "a.rss": RSS, "a.svg": SVG}
+    return files | dict(_archives(files))
 
 
 def _pictures() -> Iterator[tuple[str, bytes]]:

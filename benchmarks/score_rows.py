@@ -67,17 +67,17 @@ def measured() -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.experiment"
-        value = cpu_us(scores)
+        first_us = cpu_us(scores)
         size = path.stat().st_size
-        second_value, table = cpu_us(scores, 5), scores()
+        second_us, table = cpu_us(scores, 5), scores()
         assert table.asked == 0
-        data = {
-            "asked and kept": value,
-            "from the file": second_value,
+        times = {
+            "asked and kept": first_us,
+            "from the file": second_us,
             "means of the arrays": cpu_us(lambda: table.scores.mean(axis=1), 5),
         }
-        data["with one measure more"] = cpu_us(lambda: scores(MEASURES + ADDED))
-    return {"CPU-µs a row": data, "bytes a row": round(size / FLOWS / QUESTIONS)}
+        times["with one measure more"] = cpu_us(lambda: scores(MEASURES + ADDED))
+    return {"CPU-µs a row": times, "bytes a row": round(size / FLOWS / QUESTIONS)}
 
 
 def main() -> None:

@@ -46,14 +46,14 @@ def lines(name: str, part: str) -> Iterator[dict[str, Any]]:
 
 def distinct(count: int) -> list[tuple[str, str]]:
     """Distinct English sentences, each with the data set that it was first met in, shuffled once."""
-    sentences_found: dict[str, str] = {}
+    set_by_sentence: dict[str, str] = {}
     for name in NAMES:
         for row in lines(name, "corpus"):
             for start, end in sentences(row["text"]):
                 sentence = " ".join(row["text"][start:end].split())
                 if SHORTEST <= len(sentence) <= LONGEST:
-                    sentences_found.setdefault(sentence, name)
-    pairs = sorted(sentences_found.items())
+                    set_by_sentence.setdefault(sentence, name)
+    pairs = sorted(set_by_sentence.items())
     random.Random(0).shuffle(pairs)
     return pairs[:count]
 
@@ -61,12 +61,12 @@ def distinct(count: int) -> list[tuple[str, str]]:
 def questions(count: int) -> list[str]:
     """Distinct questions that people asked, an equal share from each of some data sets."""
     share = -(-count // len(ASKED))
-    request: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for name in ASKED:
-        own = sorted({row["question"] for row in lines(name, "questions")} - request.keys())
+        own = sorted({row["question"] for row in lines(name, "questions")} - chosen.keys())
         random.Random(0).shuffle(own)
-        request.update(dict.fromkeys(own[:share]))
-    return list(request)[:count]
+        chosen.update(dict.fromkeys(own[:share]))
+    return list(chosen)[:count]
 
 
 def vectors(texts: list[str], name: str, *, embed: bool = True) -> npt.NDArray[np.float32]:

@@ -269,14 +269,14 @@ def requests(folder: Path, peers: Path | None) -> dict[str, float]:
         if peers:
             pid, url = stack.enter_context(hayhooks(folder, peers))
             places.append(("Hayhooks", pid, url, "/nothing/run", ""))
-        result: dict[str, list[float]] = {name: [] for name, *_ in places}
+        costs: dict[str, list[float]] = {name: [] for name, *_ in places}
         for number in range(ROUNDS + 1):
             for name, pid, url, path, token in places:
-                seconds = cpu_s(pid)
+                cpu_before = cpu_s(pid)
                 asked(url, path, itertools.repeat({"question": "What?"}, REQUESTS), token)
                 if number:  # the first round warms up
-                    result[name].append((cpu_s(pid) - seconds) / REQUESTS * 1e3)
-    return {name: median(item) for name, item in result.items()}
+                    costs[name].append((cpu_s(pid) - cpu_before) / REQUESTS * 1e3)
+    return {name: median(times) for name, times in costs.items()}
 
 
 def answers(folder: Path) -> dict[str, float]:
@@ -289,16 +289,16 @@ def answers(folder: Path) -> dict[str, float]:
         alone.stdout.readline()
         until_ready(address["url"])
         for turn in range(TURNS_OF_ANSWERS):
-            previous_count = cpu_ns(pid)
+            cpu_before = cpu_ns(pid)
             asked(address["url"], "/v1/answer", turn_of_questions(turn), address["token"])
             time.sleep(WRITTEN_S)
-            served = (cpu_ns(pid) - previous_count) / ASKED / 1e6
+            served = (cpu_ns(pid) - cpu_before) / ASKED / 1e6
             print(turn, file=alone.stdin, flush=True)
             flow = json.loads(alone.stdout.readline())
             if turn >= WARM_TURNS:
                 for name, cost in (flow | {"served": served}).items():
                     costs[name].append(float(cost))
-    return {name: median(item) for name, item in costs.items()}
+    return {name: median(times) for name, times in costs.items()}
 
 
 @contextmanager
@@ -361,18 +361,18 @@ async def streams(address: dict[str, str], first: int, count: int = STREAMS) -> 
 
 def streaming(folder: Path) -> dict[str, Any]:
     served, alone, answers = list[float](), list[float](), list[tuple[bool, float]]()
-    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder) as (pid, index):
-        asyncio.run(stream(index, 0))
+    with started("--model") as (_, llm), started("--serve", "streams", llm["url"], folder) as (pid, address):
+        asyncio.run(stream(address, 0))
         idle = megabytes(pid, "VmRSS")
         for first in range(1, 1 + TURNS * STREAMS, STREAMS):
-            seconds = cpu_s(pid)
-            answers += asyncio.run(streams(index, first))
-            served.append((cpu_s(pid) - seconds) / STREAMS * 1e3)
-            with started("--without-server", llm["url"], folder, first) as (_, data):
-                alone.append(float(data["cpu_ms"]))
-        value = megabytes(pid, "VmHWM")
+            cpu_before = cpu_s(pid)
+            answers += asyncio.run(streams(address, first))
+            served.append((cpu_s(pid) - cpu_before) / STREAMS * 1e3)
+            with started("--without-server", llm["url"], folder, first) as (_, report):
+                alone.append(float(report["cpu_ms"]))
+        peak = megabytes(pid, "VmHWM")
         delays = sorted(item for whole, item in answers if whole)
-        left = [asyncio.run(stream(index, 1_000_000 + number, leaves=True))[1] for number in range(LEAVERS)]
+        left = [asyncio.run(stream(address, 1_000_000 + number, leaves=True))[1] for number in range(LEAVERS)]
         time.sleep(0.5)
         place = urlsplit(llm["url"])
         connection = http.client.HTTPConnection(place.hostname or "", place.port)
@@ -383,7 +383,7 @@ def streaming(folder: Path) -> dict[str, Any]:
         "streams": len(answers), "lost or mixed up": sum(not whole for whole, _ in answers),
         "first word after the model's, ms": {f"p{rank}": delays[len(delays) * rank // 100] * 1e3 for rank in (50, 95)},
         "cpu_ms of a stream": {"served": median(served), "flow alone": median(alone), "beyond the flow": beyond},
-        "megabytes": {"warm idle": idle, "most": value},
+        "megabytes": {"warm idle": idle, "most": peak},
         "stopped after the client left": len(stopped),
         "work stopped after, ms": max(end - begin for begin, end in zip(left, stopped, strict=True)) * 1e3,
     }  # fmt: skip

@@ -135,7 +135,7 @@ def _package(module: str) -> str:
 
 def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
     """Names of public classes that several modules bind at their top: to a class, a type or another value."""
-    result, classes = defaultdict(list), set[str]()
+    homes_by_name, classes = defaultdict(list), set[str]()
     for name, tree in modules.items():
         for node in tree.body:
             targets = getattr(node, "targets", [getattr(node, "target", None)])
@@ -143,9 +143,9 @@ def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes.add(node.name)
                 bound = {node.name}
-            for item in bound:
-                result[item].append(name)
-    return {name: homes for name, homes in result.items() if name in classes and len(homes) > 1}
+            for bound_name in bound:
+                homes_by_name[bound_name].append(name)
+    return {name: homes for name, homes in homes_by_name.items() if name in classes and len(homes) > 1}
 
 
 def cycles(modules: Trees) -> int:

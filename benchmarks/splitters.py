@@ -111,9 +111,9 @@ def measured(splitter: Splitter, document: Document, rounds: int) -> dict[str, A
     part = Part(Node(document.id, document.text, span=Span(0, len(document.text))), document)
     best, count = float("inf"), 0
     for _ in range(rounds):
-        previous_start = time.process_time()
+        began = time.process_time()
         count = sum(1 for _ in splitter.pieces(part))
-        best = min(best, time.process_time() - previous_start)
+        best = min(best, time.process_time() - began)
     size = len(document.text.encode())
     form = document.uri.rpartition(".")[2]
     return {
@@ -129,8 +129,8 @@ def splitters() -> dict[str, Splitter]:
     """Every splitter in the catalogue as it is by default; those of windows also with the embedder's tokenizer."""
     classes = [cls for cls in Catalogue().operators() if issubclass(cls, Splitter)]
     new_splitters: dict[str, Splitter] = {cls.__name__: cls(**NEEDED.get(cls, {})) for cls in classes}
-    counts = {"SlidingWindow": SlidingWindow(tokenizer=WordPiece()), "TokenWindow": TokenWindow(tokenizer=WordPiece())}
-    return new_splitters | {f"{name}, WordPiece": splitter for name, splitter in counts.items()}
+    windows = {"SlidingWindow": SlidingWindow(tokenizer=WordPiece()), "TokenWindow": TokenWindow(tokenizer=WordPiece())}
+    return new_splitters | {f"{name}, WordPiece": splitter for name, splitter in windows.items()}
 
 
 def main() -> None:

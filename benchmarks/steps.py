@@ -58,12 +58,12 @@ def first_half(text: str) -> str:
 
 def microseconds(work: Callable[[int], object], calls: int, rounds: int = 7) -> float:
     """CPU time of a step, the median of several rounds."""
-    shares = []
+    times = []
     for _ in range(rounds):
         began = time.process_time()
         work(calls)
-        shares.append((time.process_time() - began) / calls / STEPS * 1e6)
-    return round(median(shares), 3)
+        times.append((time.process_time() - began) / calls / STEPS * 1e6)
+    return round(median(times), 3)
 
 
 def ours(folder: Path) -> dict[str, float]:
@@ -124,7 +124,7 @@ def ours(folder: Path) -> dict[str, float]:
         with Run():
             numbers.batch(range(calls))
 
-    result = {
+    costs = {
         "no run": microseconds(without, 2000),
         "no run, functions over texts": microseconds(over_texts, 2000),
         "run, journal off": microseconds(unjournaled, 2000),
@@ -139,7 +139,7 @@ def ours(folder: Path) -> dict[str, float]:
     assert runs.database.dropped == keeping.database.dropped == 0, "a span was dropped: the figures do not hold"
     runs.close()
     keeping.close()
-    return result
+    return costs
 
 
 def peers(folder: Path) -> dict[str, float]:
@@ -147,11 +147,11 @@ def peers(folder: Path) -> dict[str, float]:
     venv.create(folder / "peers", with_pip=True)
     python = folder / "peers" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", *PEERS.values()], check=True, stderr=subprocess.DEVNULL)
-    result = {}
+    costs = {}
     for name in PEERS:
         printed = subprocess.run([python, PEER_CODE, name], check=True, capture_output=True, text=True).stdout
-        result[name] = json.loads(printed.splitlines()[-1])
-    return result
+        costs[name] = json.loads(printed.splitlines()[-1])
+    return costs
 
 
 def main() -> None:

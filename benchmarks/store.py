@@ -132,8 +132,8 @@ def written(folder: Path, nodes: int) -> None:
     for name in sentences.NAMES:
         texts = [text for text in by_set.get(name, []) if BETWEEN not in text]
         if nodes > REAL:
-            count = nodes * len(by_set.get(name, [])) // REAL
-            pairs = draw.integers(0, max(len(texts), 1), (count, 2)).tolist()
+            texts_of_set = nodes * len(by_set.get(name, [])) // REAL
+            pairs = draw.integers(0, max(len(texts), 1), (texts_of_set, 2)).tolist()
             texts = list(dict.fromkeys(f"{texts[a]}{BETWEEN}{texts[b]}" for a, b in pairs))
         for start in range(0, len(texts), PER_FILE):
             path = folder / f"{number // 1000:03}" / f"{number:06} {name}.txt"
@@ -189,56 +189,56 @@ def asking(work: Callable[[str], Any], questions: Sequence[str], rounds: int) ->
             wall[index].append((time.perf_counter() - ticked) * 1e3)
     return {
         "opening_cpu_ms": round(opening, 1),
-        "first_cpu_ms": quantiles([usage[0] for usage in cpu]),
-        "cpu_ms": quantiles([statistics.median(usage) for usage in cpu]),
-        "wall_ms": quantiles([statistics.median(usage) for usage in wall]),
+        "first_cpu_ms": quantiles([times[0] for times in cpu]),
+        "cpu_ms": quantiles([statistics.median(times) for times in cpu]),
+        "wall_ms": quantiles([statistics.median(times) for times in wall]),
     }
 
 
 def exact(
-    group: NodeGroup, principals: frozenset[str], expected_filter: Filter | None, questions: Sequence[str]
+    group: NodeGroup, principals: frozenset[str], condition: Filter | None, questions: Sequence[str]
 ) -> list[set[str]]:
     """Ids of what comparing all vectors finds."""
     snapshot, embedder = group.snapshot(), Known()
-    allowed = snapshot.allowed(group.name, principals, expected_filter)
+    allowed = snapshot.allowed(group.name, principals, condition)
     keys, vectors = allowed.keys[allowed.positions()], snapshot.vectors(group.name, embedder.name, allowed)
-    results = []
+    best_ids = []
     for vector in embedder.embed(questions, kind="query"):
         best = np.argsort(-(vectors @ vector), kind="stable")[:TOP_K]
-        results.append({node.id for node in snapshot.nodes(keys[best].tolist(), principals)})
-    return results
+        best_ids.append({node.id for node in snapshot.nodes(keys[best].tolist(), principals)})
+    return best_ids
 
 
-def recall(flow: Dense, principals: frozenset[str], expected_filter: Filter | None, questions: Sequence[str]) -> float:
-    right = exact(flow.group, principals, expected_filter, questions)
-    result = [{hit.node.id for hit in flow(Query(question)).hits} for question in questions]
-    return round(sum(len(a & b) for a, b in zip(result, right, strict=True)) / max(sum(map(len, right)), 1), 4)
+def recall(flow: Dense, principals: frozenset[str], condition: Filter | None, questions: Sequence[str]) -> float:
+    right = exact(flow.group, principals, condition, questions)
+    found_ids = [{hit.node.id for hit in flow(Query(question)).hits} for question in questions]
+    return round(sum(len(a & b) for a, b in zip(found_ids, right, strict=True)) / max(sum(map(len, right)), 1), 4)
 
 
 def ask(store: Path, report: Path, restricted: str, rounds: str) -> None:
     group, questions = Corpus(str(store)).group(), sentences.questions(ASKED)
     rows()
-    data: dict[str, Any] = {"BM25": {}, "Dense": {}}
+    result: dict[str, Any] = {"BM25": {}, "Dense": {}}
     cases = {"a tenth may be read": None, "a tenth may be read, 10 % of the files": FILTERS["10 % of the files"]}
     principals = ["team 3"] if restricted == "yes" else []
-    for name, case in (cases if principals else FILTERS).items():
-        words, near = BM25(group, TOP_K, filter=case), Dense(group, Known(), TOP_K, filter=case)
+    for name, condition in (cases if principals else FILTERS).items():
+        words, near = BM25(group, TOP_K, filter=condition), Dense(group, Known(), TOP_K, filter=condition)
         with Run(groups=principals):
-            data["BM25"][name] = asking(lambda text, flow=words: flow(Query(text)), questions, int(rounds))
-            seconds = asking(lambda text, flow=near: flow(Query(text)), questions, int(rounds))
-            seconds["recall"] = recall(near, frozenset(principals), case, questions)
-            data["Dense"][name] = seconds
+            result["BM25"][name] = asking(lambda text, flow=words: flow(Query(text)), questions, int(rounds))
+            figures = asking(lambda text, flow=near: flow(Query(text)), questions, int(rounds))
+            figures["recall"] = recall(near, frozenset(principals), condition, questions)
+            result["Dense"][name] = figures
     if not principals:
         paired_flow = hybrid(group, Known(), top_k=TOP_K)
         with Run():
-            data["hybrid"] = {"everything": asking(lambda text: paired_flow(Query(text)), questions, int(rounds))}
+            result["hybrid"] = {"everything": asking(lambda text: paired_flow(Query(text)), questions, int(rounds))}
         model = Dense(group, MiniLM(), TOP_K)
 
         def embedding(text: str) -> Any:
             return model(Query(text))
 
-        data["Dense, embedding the question"] = {"everything": asking(embedding, questions, 1)}
-    report.write_text(json.dumps(data))
+        result["Dense, embedding the question"] = {"everything": asking(embedding, questions, 1)}
+    report.write_text(json.dumps(result))
 
 
 def measured(place: Path, nodes: int, rounds: int) -> dict[str, Any]:

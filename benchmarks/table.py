@@ -24,7 +24,7 @@ UNNOTED = {"noted": "not at the time"}
 def rejudged(name: str, result: Any) -> Any:
     """A result with the fields that every result has."""
     if isinstance(result, list):
-        return [rejudged(name, item) for item in result]
+        return [rejudged(name, part) for part in result]
     machine = result.get("machine")
     known_machine = machine if isinstance(machine, dict) else {"system": machine} if machine else UNNOTED
     if isinstance(load := result.get("load"), float):
@@ -34,14 +34,14 @@ def rejudged(name: str, result: Any) -> Any:
     return {**result, **told(JUDGES[name](result)), "machine": known_machine}
 
 
-def rows(name: str, data: Any) -> Iterator[tuple[str, str, str, str, str]]:
+def rows(name: str, result: Any) -> Iterator[tuple[str, str, str, str, str]]:
     """Result, what was measured, number, limit, verdict."""
-    if isinstance(data, list):
-        for row in data:
-            yield from rows(name, row)
+    if isinstance(result, list):
+        for part in result:
+            yield from rows(name, part)
         return
-    for figure, number in data["measured"].items():
-        bounds = data["limit"].get(figure, {})
+    for figure, number in result["measured"].items():
+        bounds = result["limit"].get(figure, {})
         limit = ", ".join(f"{SIGNS[side]} {bound:g}" for side, bound in bounds.items())
         holds = all(number <= bound if side == "at_most" else number >= bound for side, bound in bounds.items())
         yield name, figure, f"{number:g}", limit, ("yes" if holds else "NO") if bounds else ""
@@ -55,11 +55,11 @@ def main() -> None:
     table = [("result", "what", "measured", "limit", "reached")]
     for path in sorted(RESULTS.glob("*.json")):
         if path.stem in JUDGES and (not options.names or path.stem in options.names):
-            data = json.loads(path.read_text())
+            result = json.loads(path.read_text())
             if options.judge:
-                data = rejudged(path.stem, data)
-                path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-            table += rows(path.stem, data)
+                result = rejudged(path.stem, result)
+                path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            table += rows(path.stem, result)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

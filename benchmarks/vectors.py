@@ -119,8 +119,8 @@ def measured(search: Search[Vectors], queries: Vectors, allowed: Allowed, rounds
 
 
 def recall(search: Search[Vectors], exact: Search[Vectors], queries: Vectors, allowed: Allowed) -> float:
-    hits, right = search.search(queries, TOP_K, allowed), exact.search(queries, TOP_K, allowed)
-    pairs = list(zip(hits, right, strict=True))
+    rankings, right = search.search(queries, TOP_K, allowed), exact.search(queries, TOP_K, allowed)
+    pairs = list(zip(rankings, right, strict=True))
     total = sum(len(dict(a).keys() & dict(b).keys()) for a, b in pairs)
     return round(total / sum(len(b) for _, b in pairs), 4)
 
@@ -166,7 +166,7 @@ def hundred_thousand(folder: Path, vectors: Vectors, labels: Any, queries: Vecto
 
 def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> list[dict[str, Any]]:
     """From which size on a graph is faster."""
-    results = []
+    rows = []
     for size in SIZES:
         store, settings = folder / f"of {size}", SETTINGS.but(above=0)
         keep(store, vectors[np.random.default_rng(size).permutation(len(vectors))[:size]])
@@ -177,7 +177,7 @@ def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> li
         allowed, graph = Allowed(placed.keys), along(settings)
         graph._pays = lambda *_: True  # type: ignore[method-assign]  # also where it does not
         exact = ExactSearch(placed)
-        results.append(
+        rows.append(
             {
                 "vectors": size,
                 "build_cpu_s": round(took, 2),
@@ -186,7 +186,7 @@ def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> li
                 "recall": recall(graph, exact, queries, allowed),
             }
         )
-    return results
+    return rows
 
 
 def recombined(folder: Path, vectors: Vectors, nodes: int) -> None:

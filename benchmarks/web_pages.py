@@ -191,9 +191,9 @@ def generated() -> Iterator[tuple[str, str]]:
             texts = languages[number % len(languages)]
             title, paragraphs = texts[(index * PER_LAYOUT + number) % len(texts)]
             article = article_of(title, paragraphs[: draw.randint(2, 8)], draw)
-            other_texts = [other_text for other_text in texts if other_text[0] != title]
+            other_articles = [article_pair for article_pair in texts if article_pair[0] != title]
             head = f"<!DOCTYPE html><html><head><title>{article.title} – Example</title></head>"
-            page = f"{head}<body>{layout(article, Surroundings(draw, other_texts))}</body></html>"
+            page = f"{head}<body>{layout(article, Surroundings(draw, other_articles))}</body></html>"
             yield page, f"<h1>{article.title}</h1>{article.html}"
 
 

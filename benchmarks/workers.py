@@ -59,8 +59,8 @@ def reading(folder: Path, workers: int) -> int:
         return FetchItem(path.name, reader, len(data), lambda: FetchedSource(blob, SourceRow(path.name, len(data))))
 
     with tempfile.TemporaryDirectory() as place, open_prefetch(Path(place), workers) as prefetch:
-        for fetched_item in prefetch.read_ahead(map(item, sorted(folder.iterdir())), lambda uri, row: True):
-            done += fetched_item.row.size > 0
+        for fetched in prefetch.read_ahead(map(item, sorted(folder.iterdir())), lambda uri, row: True):
+            done += fetched.row.size > 0
     return done
 
 

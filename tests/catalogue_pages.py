@@ -87,13 +87,15 @@ def _models(cls: type[Operator[Any, Any]]) -> Iterator[str]:
     for place in plan_of(cls).places:
         optional = isinstance(place.shape, Maybe)
         shape = place.shape.item if isinstance(place.shape, Maybe) else place.shape
-        first, *other_values = shape.options if isinstance(shape, Either) else (shape,)
+        first, *alternatives = shape.options if isinstance(shape, Either) else (shape,)
         if isinstance(first, Instance) and first.cls in MODELS:
-            able = ", ".join(f"`{value}`" for value in sorted(cls.needs.get(place.name, ())))
-            text = f" with {able}" if able else ", or none" if optional else ""
+            able = ", ".join(f"`{option}`" for option in sorted(cls.needs.get(place.name, ())))
+            ability = f" with {able}" if able else ", or none" if optional else ""
             kind = first.cls.__name__
-            instead = "".join(f", or a `{value.cls.__name__}`" for value in other_values if isinstance(value, Instance))
-            yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{text}{instead}"
+            instead = "".join(
+                f", or a `{option.cls.__name__}`" for option in alternatives if isinstance(option, Instance)
+            )
+            yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{ability}{instead}"
 
 
 def _described(prefix: str) -> Iterator[tuple[str, str, list[str]]]:
@@ -112,7 +114,7 @@ def _described(prefix: str) -> Iterator[tuple[str, str, list[str]]]:
             yield name, definition["description"], lines
 
 
-def _default(field: str, data: dict[str, Any], fields: dict[str, Any]) -> str:
+def _default(field: str, field_schema: dict[str, Any], fields: dict[str, Any]) -> str:
     if field in fields.get("required", ()):
         return " (required)"
-    return f" = `{json.dumps(data['default'], ensure_ascii=False)}`" if "default" in data else ""
+    return f" = `{json.dumps(field_schema['default'], ensure_ascii=False)}`" if "default" in field_schema else ""

@@ -62,13 +62,13 @@ def answered(folder: str, environment: dict[str, str], commands: Sequence[str] =
     if text:
         code, out, err = forked(partial(program, text), Path(folder), environment)
         return {"code": code, "out": out, "err": err}
-    message = ""
+    printed = ""
     for line in commands:
         code, out, err = forked(partial(command, line), Path(folder), environment)
-        message += f"$ {line}\n{out}{err}"
+        printed += f"$ {line}\n{out}{err}"
         if code:
-            return {"code": code, "out": message, "err": err}
-    return {"code": 0, "out": message, "err": ""}
+            return {"code": code, "out": printed, "err": err}
+    return {"code": 0, "out": printed, "err": ""}
 
 
 if __name__ == "__main__":

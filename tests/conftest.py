@@ -38,8 +38,8 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of a module with `BACKENDS` run for stores of each of these kinds, unless they name one themselves."""
     backends = getattr(metafunc.module, "BACKENDS", ())
-    settings = any("address" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if backends and "address" in metafunc.fixturenames and not settings:
+    is_parametrized = any("address" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if backends and "address" in metafunc.fixturenames and not is_parametrized:
         metafunc.parametrize("address", backends, indirect=True)
 
 

@@ -75,7 +75,7 @@ def stored(
         for name in groups if embedder else ():
             if embedder is not None and (lacking := list(writer.unembedded(name, embedder.name))):
                 vectors = embedder.embed([text for _, text in lacking], kind="passage")
-                writer.add_vectors(embedder.name, [result for result, _ in lacking], vectors)
+                writer.add_vectors(embedder.name, [text_hash for text_hash, _ in lacking], vectors)
     return corpus
 
 

@@ -29,11 +29,11 @@ HEAD = "# Made by `make lock`.\n"
 def pins(path: Path = LOCK) -> dict[str, list[str]]:
     """Return the entries of a lock by package: a pin with its hashes, or several for several Pythons."""
     entries = re.findall(r"^\S.*?(?=^\S|\Z)", path.read_text(), re.MULTILINE | re.DOTALL)
-    texts: dict[str, list[str]] = {}
+    entries_by_name: dict[str, list[str]] = {}
     for entry in entries:
         if not entry.startswith("#"):
-            texts.setdefault(canonicalize_name(re.split("[=; ]", entry, maxsplit=1)[0]), []).append(entry)
-    return texts
+            entries_by_name.setdefault(canonicalize_name(re.split("[=; ]", entry, maxsplit=1)[0]), []).append(entry)
+    return entries_by_name
 
 
 def pin(entry: str) -> str:
@@ -54,17 +54,21 @@ def project() -> dict[str, list[str]]:
 
 def needed(requirements: Iterable[str], locked: dict[str, list[str]]) -> set[str]:
     """Return the locked packages that requirements need, by the metadata of what is installed here."""
-    texts, todo = set[str](), [(item, "") for item in requirements]
+    names, todo = set[str](), [(first_requirement, "") for first_requirement in requirements]
     while todo:
         text, extra = todo.pop()
         requirement = Requirement(text)
         name = canonicalize_name(requirement.name)
         if name not in locked or (requirement.marker and not _applies(str(requirement.marker), extra)):
             continue
-        if name not in texts or requirement.extras:
-            texts.add(name)
-            todo += [(item, extra) for extra in ("", *requirement.extras) for item in _requires(name)]
-    return texts
+        if name not in names or requirement.extras:
+            names.add(name)
+            todo += [
+                (first_requirement, extra)
+                for extra in ("", *requirement.extras)
+                for first_requirement in _requires(name)
+            ]
+    return names
 
 
 def _applies(marker: str, extra: str) -> bool:
@@ -87,8 +91,8 @@ def main() -> None:
         input="\n".join(plain), check=True, stdout=subprocess.PIPE, text=True, cwd="/",
     ).stdout  # fmt: skip
     LOCK.write_text(HEAD + hashed)
-    locked, texts = pins(), project()
-    names = needed([item for extra in ("", *DEMO) for item in texts[extra]], locked)
+    locked, requirements = pins(), project()
+    names = needed([requirement for extra in ("", *DEMO) for requirement in requirements[extra]], locked)
     DEMO_LOCK.write_text(HEAD + "".join(entry for name in sorted(names) for entry in locked[name]))
 
 

@@ -79,8 +79,8 @@ def graph() -> ModelProto:
     ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"])
     real = helper.make_tensor_value_info("attention_mask", TensorProto.INT32, ["batch", "tokens"])
     out = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", WIDTH])
-    item = helper.make_tensor_value_info("tokens", TensorProto.FLOAT, ["batch", "tokens", WIDTH])
-    body = helper.make_graph(g.nodes, "sentence_encoder", [ids, real], [out, item], list(g.tensors.values()))
+    output = helper.make_tensor_value_info("tokens", TensorProto.FLOAT, ["batch", "tokens", WIDTH])
+    body = helper.make_graph(g.nodes, "sentence_encoder", [ids, real], [out, output], list(g.tensors.values()))
     return helper.make_model(
         body, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(FUSED, 1)], ir_version=9
     )

@@ -59,19 +59,19 @@ def command(name: str) -> Iterator[str]:
     """What a command is for, its arguments and options; those that other commands have too are only named."""
     shared = {*map(_row, shared_options())}
     yield " ".join((_command(name).help or "").split())
-    own = [item for item in _params(name) if _row(item) not in shared]
+    own = [param for param in _params(name) if _row(param) not in shared]
     if own:
         yield "\n| | | |\n|---|---|---|"
-        for item in own:
-            default = f"`{text}`" if (text := default_text(item)) else ""
-            yield f"{_row(item)} {'required' if item.required else default} |"
-    target = [item for item in _params(name) if _row(item) in shared]
-    for message, items in (
-        ("Needs", [item for item in target if item.required]),
-        ("Takes", [item for item in target if not item.required]),
+        for param in own:
+            default = f"`{text}`" if (text := default_text(param)) else ""
+            yield f"{_row(param)} {'required' if param.required else default} |"
+    common = [param for param in _params(name) if _row(param) in shared]
+    for verb, params in (
+        ("Needs", [param for param in common if param.required]),
+        ("Takes", [param for param in common if not param.required]),
     ):
-        if items:
-            yield f"\n{message} {', '.join(f'`{item.opts[0]}`' for item in items)}."
+        if params:
+            yield f"\n{verb} {', '.join(f'`{param.opts[0]}`' for param in params)}."
 
 
 def options() -> Iterator[str]:
@@ -82,9 +82,9 @@ def options() -> Iterator[str]:
 
 def shared_options() -> list[Any]:
     """The options that three commands have, or more."""
-    all_values = [value for name in commands() for value in _params(name) if value.param_type_name == "option"]
-    counts = Counter(map(_row, all_values))
-    first = {_row(value): value for value in reversed(all_values)}
+    params = [param for name in commands() for param in _params(name) if param.param_type_name == "option"]
+    counts = Counter(map(_row, params))
+    first = {_row(param): param for param in reversed(params)}
     return [first[row] for row, count in counts.items() if count >= SHARED]
 
 
@@ -95,18 +95,18 @@ def _params(name: str) -> list[Any]:
 
 
 def _command(name: str) -> Any:
-    found_command = COMMANDS
+    command_group = COMMANDS
     for word in name.split():
-        found_command = found_command.get_command(None, word)
-    return found_command
+        command_group = command_group.get_command(None, word)
+    return command_group
 
 
-def _row(item: Any) -> str:
+def _row(param: Any) -> str:
     """How an argument or option is written, and what it is for."""
-    if item.param_type_name == "argument":
-        return f"| `{item.metavar}` | {item.help} |"
-    value = "" if item.is_flag else f" {item.metavar}"
-    return f"| {', '.join(f'`{opt}{value}`' for opt in [*item.opts, *item.secondary_opts])} | {item.help} |"
+    if param.param_type_name == "argument":
+        return f"| `{param.metavar}` | {param.help} |"
+    value = "" if param.is_flag else f" {param.metavar}"
+    return f"| {', '.join(f'`{opt}{value}`' for opt in [*param.opts, *param.secondary_opts])} | {param.help} |"
 
 
 def exit_codes() -> Iterator[str]:
@@ -124,7 +124,7 @@ def measured() -> Iterator[str]:
         for name in ("steps", "bm25", "imports", "install", "ingest", "embedding")
     )
     own, peers, peer_medians, base = steps["spolia"], steps["peers"], bm25["peers_median_cpu_ms"], install["base"]
-    data = install["[pdf,office,embeddings]"]
+    extras = install["[pdf,office,embeddings]"]
     traced = own["run, journal on, flush included"]
     yield "| | Spolia | peers, on the same machine |\n|---|---|---|"
     yield (
@@ -137,16 +137,16 @@ def measured() -> Iterator[str]:
         f"| bm25s {_two(peer_medians['bm25s'])} ms, rank_bm25 {_two(peer_medians['rank_bm25'])} ms, "
         f"Haystack {_two(peer_medians['haystack'])} ms |"
     )
-    held_out = imports.get("peers_measured_apart", {})
-    other_imports = imports | held_out
+    separate = imports.get("peers_measured_apart", {})
+    all_imports = imports | separate
     yield (
         f"| importing what the twenty lines above import, CPU | {_two(imports['the first import line of README'])} s "
-        f"| Haystack {_two(other_imports['from haystack import Pipeline'])} s, "
-        f"LlamaIndex {_two(other_imports['import llama_index.core'])} s{', measured apart' if held_out else ''} |"
+        f"| Haystack {_two(all_imports['from haystack import Pipeline'])} s, "
+        f"LlamaIndex {_two(all_imports['import llama_index.core'])} s{', measured apart' if separate else ''} |"
     )
     yield (
         f"| installation | {base['distributions']} distributions, {base['megabytes']:.0f} MB; with PDF, DOCX and "
-        f"embeddings {data['distributions']}, {data['megabytes']:.0f} MB | |"
+        f"embeddings {extras['distributions']}, {extras['megabytes']:.0f} MB | |"
     )
     bare = f"a bare script of SQLite and tantivy {_two(ingest['floor']['files_per_cpu_s'])}"
     yield f"| indexing small files, words only | {_two(ingest['files_per_cpu_s'])} a CPU-second | {bare} |"
@@ -167,10 +167,10 @@ def measured() -> Iterator[str]:
 def _missed_targets() -> Iterator[str]:
     """Yield a row for each number of a result that is beyond its limit."""
     for path in sorted((ROOT / "benchmarks" / "results").rglob("*.json")):
-        data = json.loads(path.read_text())
-        for row in data if isinstance(data, list) else [data]:
-            for name, bounds in row.get("limit", {}).items():
-                number = row["measured"][name]
+        result = json.loads(path.read_text())
+        for part in result if isinstance(result, list) else [result]:
+            for name, bounds in part.get("limit", {}).items():
+                number = part["measured"][name]
                 if number > bounds.get("at_most", number):
                     yield f"| `{path.stem}` | {name} | {number:,g} | ≤ {bounds['at_most']:,g} |"
                 if number < bounds.get("at_least", number):

@@ -34,7 +34,7 @@ def stub(package: str) -> str:
     lines = sorted(f"from {module} import {name} as {name}\n" for name, module in names.items())
     if package == "spolia":
         return "".join([*lines, "\n__version__: str\n"])
-    modules = {found_module.name for found_module in iter_modules(import_module(package).__path__)} - names.keys()
+    modules = {module_info.name for module_info in iter_modules(import_module(package).__path__)} - names.keys()
     return "".join([*(f"from {package} import {name} as {name}\n" for name in sorted(modules)), *lines])
 
 

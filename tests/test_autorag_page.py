@@ -58,9 +58,9 @@ JUDGE = ChatModel("judge", "http://127.0.0.1:1/v1", capabilities=frozenset((CHAT
 
 
 def test_every_module_of_autorag_stands_on_the_page_once() -> None:
-    matches = [name for theirs, *_ in CELLS for name in re.findall(r"`([^`]+)`", theirs)]
-    assert not {name for name in matches if matches.count(name) > 1}
-    assert not set(MODULES) - set(matches)
+    names = [name for theirs, *_ in CELLS for name in re.findall(r"`([^`]+)`", theirs)]
+    assert not {name for name in names if names.count(name) > 1}
+    assert not set(MODULES) - set(names)
 
 
 def test_what_has_no_name_here_is_said_to_be_not_built() -> None:
@@ -79,10 +79,10 @@ def test_what_is_named_as_ours_exists(written: str) -> None:
         return
     name, _, arguments = written.partition("(")
     if name in MODULE_OF or name in ELSEWHERE:
-        instance = getattr(import_module(MODULE_OF.get(name, ELSEWHERE.get(name, ""))), name)
+        target = getattr(import_module(MODULE_OF.get(name, ELSEWHERE.get(name, ""))), name)
         call = ast.parse(written.replace("…", "0") if arguments else f"{name}()", mode="eval").body
         assert isinstance(call, ast.Call)
-        assert {keyword.arg for keyword in call.keywords} <= set(signature(instance).parameters)
+        assert {keyword.arg for keyword in call.keywords} <= set(signature(target).parameters)
         return
     try:
         parse_measure(written, llm=JUDGE, embedder=HashingEmbedder())

@@ -19,9 +19,9 @@ def test_each_case_that_fails_is_reported_with_its_values() -> None:
     with pytest.raises(BaseExceptionGroup, match="3 of 3 cases fail") as raised:
         is_below()
     assert tried == [(1, "+"), (1, "-"), (2, "+"), (2, "-"), (3, "+"), (3, "-")]
-    first, _, pair = raised.value.exceptions
+    first, _, nested = raised.value.exceptions
     assert first.__notes__ == ["Case: ('-', 1)", "Case: (1,)"]
-    assert isinstance(pair, BaseExceptionGroup)
+    assert isinstance(nested, BaseExceptionGroup)
 
 
 def test_a_test_that_expects_an_error_fails_for_its_case() -> None:

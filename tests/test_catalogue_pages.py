@@ -26,9 +26,9 @@ METHODS = [cls for cls in Catalogue().operators() if cls.__module__.split(".")[1
 
 @check_each("cls", METHODS)
 def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Operator[Any, Any]]) -> None:
-    message = cls.__doc__ or ""
+    docstring = cls.__doc__ or ""
     assert [field.name for field in fields(cls) if field.name not in read_arguments(cls)] == []  # type: ignore[arg-type]
-    assert ">>> " in message
+    assert ">>> " in docstring
     assert bool(sources(cls)) != (cls.__name__ in OURS)
 
 
@@ -46,20 +46,20 @@ def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Ope
     ],
 )
 def test_lines_of_the_page(line: str) -> None:
-    assert any(kind.startswith(line) for kind in operators())
+    assert any(entry.startswith(line) for entry in operators())
 
 
 @pytest.mark.slow
 def test_models_say_what_they_were_run_with() -> None:
     lines = list(addresses())
-    for name, message in (
+    for name, purpose in (
         ("MiniLM", "its weights"),
         ("LocalModel", "tiny models"),
         ("Brave", "a server on this machine"),
     ):
         index = next(index for index, line in enumerate(lines) if line.startswith(f"- **`{name}`**"))
         own = lines[index + 1 : next(n for n, line in enumerate(lines) if n > index and line.startswith("- "))]
-        assert own[-1].startswith(f"  - *Run with*: {message}")
+        assert own[-1].startswith(f"  - *Run with*: {purpose}")
     assert not any("Run with" in line for line in lines if line.startswith("- "))
 
 

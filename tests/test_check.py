@@ -192,8 +192,8 @@ WRONG: list[tuple[Operator[Any, Any], str]] = [
 
 @check_each(("flow", "message"), WRONG)
 def test_what_is_wrong_is_said_with_its_place_and_what_to_write(flow: Operator[Any, Any], message: str) -> None:
-    texts = problems(flow)
-    assert any(re.match(message, problem) for problem in texts), texts
+    reported = problems(flow)
+    assert any(re.match(message, problem) for problem in reported), reported
 
 
 def test_a_problem_is_found_at_any_depth() -> None:

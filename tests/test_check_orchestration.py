@@ -63,8 +63,8 @@ ROUTERS: list[tuple[Operator[Query, str], dict[str, Operator[Any, Any]], str]] =
 def test_arms_that_no_label_score_or_threshold_leads_to_are_told(
     router: Operator[Query, str], arms: dict[str, Operator[Any, Any]], problem: str
 ) -> None:
-    text = problems(Route(router, arms, default="law"))
-    assert problem in text if problem else not text
+    reported = problems(Route(router, arms, default="law"))
+    assert problem in reported if problem else not reported
 
 
 def test_an_arm_below_every_threshold_is_told() -> None:
@@ -140,9 +140,9 @@ def test_a_judge_whose_labels_lack_the_one_that_stops_is_refused_while_building(
 
 
 def test_a_rule_that_always_holds_is_told() -> None:
-    message = "until: StopWhen stops after the first step: 'pairs' has 0 entries or more. Write at_least=1 or more."
+    expected = "until: StopWhen stops after the first step: 'pairs' has 0 entries or more. Write at_least=1 or more."
     for always in (0, -1):
-        assert message in problems(Loop(hop, StopWhen("pairs", always), max_steps=3))
+        assert expected in problems(Loop(hop, StopWhen("pairs", always), max_steps=3))
     assert not problems(Loop(hop, StopWhen("pairs", 1), max_steps=3))
 
 
@@ -233,5 +233,5 @@ FUSIONS: list[tuple[Operator[Query, Any], str]] = [
 
 @check_each(("flow", "problem"), FUSIONS)
 def test_a_fusion_whose_sources_lack_a_weight_is_told(flow: Operator[Query, Any], problem: str) -> None:
-    text = problems(flow)
-    assert problem in text if problem else "source" not in text
+    reported = problems(flow)
+    assert problem in reported if problem else "source" not in reported

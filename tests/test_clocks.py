@@ -16,10 +16,10 @@ CLOCKS = {
 
 def reads_clock(node: ast.AST, names: set[str]) -> bool:
     """Whether an expression reads a clock, or a name that was made of one."""
-    for item in ast.walk(node):
-        callee = item.func if isinstance(item, ast.Call) else None
+    for part in ast.walk(node):
+        callee = part.func if isinstance(part, ast.Call) else None
         name = callee.attr if isinstance(callee, ast.Attribute) else getattr(callee, "id", "")
-        if name in CLOCKS or (isinstance(item, ast.Name) and item.id in names):
+        if name in CLOCKS or (isinstance(part, ast.Name) and part.id in names):
             return True
     return False
 
@@ -50,6 +50,10 @@ def test_no_test_asserts_a_time_or_sets_a_deadline() -> None:
         for path in TESTS.rglob("*.py")
         if path.name != Path(__file__).name
     }
-    texts = [f"{name}:{line}" for name, source in sources.items() for line in asserted_times(source)]
-    texts += [name for name, source in sources.items() if "deadline=" in source or "suppress_health_check=" in source]
-    assert sorted(texts) == [], "Assert what happened; the profile in conftest.py sets no limit of time for examples."
+    lines_found = [f"{name}:{line}" for name, source in sources.items() for line in asserted_times(source)]
+    lines_found += [
+        name for name, source in sources.items() if "deadline=" in source or "suppress_health_check=" in source
+    ]
+    assert sorted(lines_found) == [], (
+        "Assert what happened; the profile in conftest.py sets no limit of time for examples."
+    )

@@ -30,7 +30,7 @@ ASKED = {"queries.md", "run_contract.md", "store.md", "stores.md"}
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return [code for result, code in FENCE.findall(page.read_text()) if result == language]
+    return [code for block_language, code in FENCE.findall(page.read_text()) if block_language == language]
 
 
 def files(page: Path) -> dict[str, str]:
@@ -86,8 +86,8 @@ def test_python_blocks_run(page: Path, workplace: Path, forks: Asked) -> None:
     program = "\n".join(blocks(page, "python"))
     ran = forks(workplace, text=program)
     assert ran["code"] == 0, ran["err"]
-    for match in re.findall(r"^print\(.*\)  # (.+)$", program, re.M):
-        assert match in ran["out"].splitlines(), f"{page.name} says that this is printed: {match}"
+    for printed in re.findall(r"^print\(.*\)  # (.+)$", program, re.M):
+        assert printed in ran["out"].splitlines(), f"{page.name} says that this is printed: {printed}"
 
 
 @pytest.mark.slow
@@ -125,29 +125,29 @@ def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> No
 
 @pytest.mark.slow
 def test_every_command_has_its_part_of_the_page() -> None:
-    text = (ROOT / "docs" / "reference" / "options.md").read_text()
-    assert [name for _, name, _ in pages.PART.findall(text)] == ["exit codes", "options", *pages.commands()]
+    page = (ROOT / "docs" / "reference" / "options.md").read_text()
+    assert [name for _, name, _ in pages.PART.findall(page)] == ["exit codes", "options", *pages.commands()]
 
 
 def test_the_tree_of_the_architecture_is_the_one_that_is_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     checked = {name for layer in contracts[0]["layers"] for name in layer.split(" | ")} | {"testing"} - {"errors"}
     table = (ROOT / "docs" / "contributing" / "architecture.md").read_text().partition("## How a step runs")[0]
-    matches = {
+    drawn = {
         name for first in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)(?:/|\.py)`", first)
     }
-    assert matches == checked - {"errors"}
+    assert drawn == checked - {"errors"}
 
 
 def test_no_page_that_is_asked_repeats_the_question() -> None:
     readme = (ROOT / "README.md").read_text()
-    request = [*demo.FIXED_QUESTIONS, *re.findall(r'^spolia (?:ask|search) "(.+?)"', readme, re.M)]
+    questions = [*demo.FIXED_QUESTIONS, *re.findall(r'^spolia (?:ask|search) "(.+?)"', readme, re.M)]
     for page in PAGES[1:]:
-        assert [question for question in request if question in page.read_text()] == [], page.name
+        assert [question for question in questions if question in page.read_text()] == [], page.name
 
 
 def test_pages_do_not_link_to_what_is_not_there() -> None:
     for page in [*PAGES, *ROOT.glob("*.md")]:
-        text = re.sub(r"`[^`\n]+`", "", page.read_text())  # what stands in code is no link
-        for target in re.findall(r"\]\(([^)#:]+?)\)", text):
+        prose = re.sub(r"`[^`\n]+`", "", page.read_text())  # what stands in code is no link
+        for target in re.findall(r"\]\(([^)#:]+?)\)", prose):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -167,8 +167,8 @@ def made(cls: type, llm: LanguageModel, folder: Path) -> Operator[Any, Any]:
     """An operator with its defaults; what it must be given is found by the type of the place."""
     hints = get_type_hints(cls)
     required = [f for f in fields(cls) if f.init and (f.default, f.default_factory) == (MISSING, MISSING)]
-    inputs: dict[str, Any] = {f.name: _given(cls, f.name, hints[f.name], llm, folder) for f in required}
-    return cls(**inputs)  # type: ignore[no-any-return]
+    arguments: dict[str, Any] = {f.name: _given(cls, f.name, hints[f.name], llm, folder) for f in required}
+    return cls(**arguments)  # type: ignore[no-any-return]
 
 
 def _given(cls: type, name: str, hint: Any, llm: LanguageModel, folder: Path) -> Any:
@@ -245,14 +245,14 @@ _CHAT = re.compile(
 
 def seen_by_a_model(text: str) -> str:
     """As a model that is not strict may read it."""
-    found_text = unicodedata.normalize("NFKD", _UNSEEN.sub("", text)).replace("⁄", "/").replace("∕", "/")
-    return "".join(item for item in found_text if not unicodedata.combining(item))
+    decomposed = unicodedata.normalize("NFKD", _UNSEEN.sub("", text)).replace("⁄", "/").replace("∕", "/")
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
 
 
 def delimiters(text: str, names: frozenset[str]) -> list[str]:
     """Opening and closing tags, as a model that is not strict may read them; by other means than the code's own."""
-    observation = seen_by_a_model(text).casefold()
-    matches = re.finditer(r"<\s*(/?)\s*(\w+)", observation)
+    folded = seen_by_a_model(text).casefold()
+    matches = re.finditer(r"<\s*(/?)\s*(\w+)", folded)
     return [f"{mark[1]}{mark[2]}" for mark in matches if mark[2] in names]
 
 
@@ -262,14 +262,14 @@ def names_in(prompt: Prompt) -> frozenset[str]:
 
 def assert_same_but_for_the_texts(tame: Sequence[Prompt], wild: Sequence[Prompt]) -> None:
     assert len(tame) == len(wild) > 0
-    for prompt, other_prompt in zip(tame, wild, strict=True):
-        names = names_in(prompt)
-        assert [message.role for message in prompt.messages] == [message.role for message in other_prompt.messages]
-        for previous_message, later_message in zip(prompt.messages, other_prompt.messages, strict=True):
-            if previous_message.role == "system":
-                assert later_message.content == previous_message.content
-            assert delimiters(later_message.content, names) == delimiters(previous_message.content, names)
-            assert not _CHAT.search(seen_by_a_model(later_message.content))
+    for tame_prompt, wild_prompt in zip(tame, wild, strict=True):
+        names = names_in(tame_prompt)
+        assert [message.role for message in tame_prompt.messages] == [message.role for message in wild_prompt.messages]
+        for tame_message, wild_message in zip(tame_prompt.messages, wild_prompt.messages, strict=True):
+            if tame_message.role == "system":
+                assert wild_message.content == tame_message.content
+            assert delimiters(wild_message.content, names) == delimiters(tame_message.content, names)
+            assert not _CHAT.search(seen_by_a_model(wild_message.content))
 
 
 TAME: Texts = ("Quartz is hard.", "Salt is dug.", "Tides rise.")
@@ -351,13 +351,13 @@ def test_a_prompt_of_ones_own_holds_too(texts: Texts) -> None:
 
 @given(st.text(), st.sets(st.sampled_from(["a", "passages", "q"])))
 def test_only_marks_are_changed_and_nothing_is_lost(text: str, names: set[str]) -> None:
-    kept_text = escape_marks(text, names)
-    assert len(kept_text) == len(text)
+    escaped = escape_marks(text, names)
+    assert len(escaped) == len(text)
     assert all(
-        item == other_value or item in "<＜﹤≮◁[［﹇【︻:：﹕︓⩴"
-        for item, other_value in zip(text, kept_text, strict=True)
+        original == replacement or original in "<＜﹤≮◁[［﹇【︻:：﹕︓⩴"
+        for original, replacement in zip(text, escaped, strict=True)
     )
-    assert escape_marks(kept_text, names) == kept_text
+    assert escape_marks(escaped, names) == escaped
 
 
 # ------------------------------------------------------------------------- what else is shown: rows, graphs, answers
@@ -409,8 +409,8 @@ JUDGED = [cls for cls in classes(SetMeasure) if "llm" in get_type_hints(cls)]
 def test_no_answer_convinces_a_judge_by_leaving_its_place(cls: type) -> None:
     def sent_of(texts: Texts) -> list[Prompt]:
         llm = Recorder("1. yes. 5")
-        inputs: dict[str, Any] = {"embedder": HashingEmbedder()} if "embedder" in get_type_hints(cls) else {}
-        cls(llm, **inputs).observe_all([Case(Item("q", texts[0], answers=(texts[1],)), answer(texts))])
+        arguments: dict[str, Any] = {"embedder": HashingEmbedder()} if "embedder" in get_type_hints(cls) else {}
+        cls(llm, **arguments).observe_all([Case(Item("q", texts[0], answers=(texts[1],)), answer(texts))])
         return llm.sent
 
     tame = {_system(prompt): prompt for prompt in sent_of(TAME)}

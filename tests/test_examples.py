@@ -113,8 +113,8 @@ def test_ircot_says_that_the_cap_or_the_budget_ended_it() -> None:
 
 def hopper(*questions: str) -> ScriptedModel:
     """Asks these sub-questions, one after the other."""
-    request = [(rf"simple question[\s\S]*?(?:Q: [\s\S]*){{{n}}}", question) for n, question in enumerate(questions)]
-    return ScriptedModel((*reversed(request), ("few words[\\s\\S]*<question>", "Nokia."), ("first question", "Espoo")))
+    replies = [(rf"simple question[\s\S]*?(?:Q: [\s\S]*){{{n}}}", question) for n, question in enumerate(questions)]
+    return ScriptedModel((*reversed(replies), ("few words[\\s\\S]*<question>", "Nokia."), ("first question", "Espoo")))
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3, 6])
@@ -148,8 +148,8 @@ def said(answer: str, evaluation: str) -> str:
 
 
 def preferring(*turns: tuple[str, str], helps: str) -> ScriptedModel:
-    output = ((f"Write a <thought>[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
-    return ScriptedModel((*output, ("Do these passages", helps), ("in a few words", "Forced.")))
+    replies = ((f"Write a <thought>[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
+    return ScriptedModel((*replies, ("Do these passages", helps), ("in a few words", "Forced.")))
 
 
 def test_prefrag_turns_to_the_other_source_only_where_the_preferred_one_does_not_help() -> None:

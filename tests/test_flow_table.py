@@ -39,15 +39,15 @@ def test_a_run_measures_every_flow_and_a_killed_one_goes_on(tmp_path: Path) -> N
     flows = {row["flow"] for row in result["table"]}
     assert flows >= MODULES.keys() - {"multi-head"}  # which needs an embedder
     assert set(result["with a simulated scorer"]) == trained
-    for item in (result, *result["table"]):
-        assert (item["simulated"], item["planner"]) == (True, "gold")
+    for table_row in (result, *result["table"]):
+        assert (table_row["simulated"], table_row["planner"]) == (True, "gold")
     assert '"simulated": true, "planner": "gold"' in (tmp_path / "flows.md").read_text()
     assert "cells left" in printed
 
     cells = tmp_path / "cells.jsonl"
     lines = cells.read_text().splitlines(keepends=True)
     cells.write_text("".join(lines[:-3]) + lines[-3][:40])  # killed while it wrote
-    second_data, printed = ran(tmp_path)
-    assert second_data["table"] == result["table"]
+    second_result, printed = ran(tmp_path)
+    assert second_result["table"] == result["table"]
     left = [int(line.split(": ")[1].split()[0]) for line in printed.splitlines() if line.endswith("cells left")]
     assert all(count <= 3 for count in left)

@@ -18,9 +18,9 @@ LEFT_OUT = ("xberg", "docling", "pandoc", "gguf", "lancedb[")
 
 
 def test_every_pin_has_hashes_and_fits_what_the_project_needs() -> None:
-    locked, settings = pins(), project()
+    locked, requirements_by_extra = pins(), project()
     assert all("--hash=sha256:" in entry for entries in locked.values() for entry in entries)
-    for extra, requirements in settings.items():
+    for extra, requirements in requirements_by_extra.items():
         for requirement in map(Requirement, requirements):
             name = canonicalize_name(requirement.name)
             if extra in LEFT_OUT or name in (UNHASHED, "spolia"):
@@ -32,18 +32,18 @@ def test_every_pin_has_hashes_and_fits_what_the_project_needs() -> None:
 
 @pytest.mark.slow
 def test_the_lock_of_the_demo_is_the_part_that_it_needs() -> None:
-    locked, settings = pins(), project()
-    expected_value = needed([item for extra in ("", *DEMO) for item in settings[extra]], locked)
-    assert pins(DEMO_LOCK) == {name: locked[name] for name in expected_value}
+    locked, requirements_by_extra = pins(), project()
+    names = needed([requirement for extra in ("", *DEMO) for requirement in requirements_by_extra[extra]], locked)
+    assert pins(DEMO_LOCK) == {name: locked[name] for name in names}
 
 
 @pytest.mark.slow
 def test_the_sbom_has_each_pinned_package_with_its_hashes(tmp_path: Path) -> None:
     pytest.importorskip("cyclonedx_py", reason="cyclonedx-bom is not installed")
-    data = json.loads(write_sbom(tmp_path, DEMO_LOCK).read_text())  # the whole lock takes 14 CPU-s
-    assert (data["bomFormat"], data["metadata"]["component"]["name"]) == ("CycloneDX", "spolia")
-    assert {canonicalize_name(component["name"]) for component in data["components"]} == pins(DEMO_LOCK).keys()
-    assert "sha256:" in json.dumps(data) or "SHA-256" in json.dumps(data)
+    sbom = json.loads(write_sbom(tmp_path, DEMO_LOCK).read_text())  # the whole lock takes 14 CPU-s
+    assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "spolia")
+    assert {canonicalize_name(component["name"]) for component in sbom["components"]} == pins(DEMO_LOCK).keys()
+    assert "sha256:" in json.dumps(sbom) or "SHA-256" in json.dumps(sbom)
 
 
 @pytest.mark.parametrize(

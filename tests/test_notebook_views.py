@@ -57,9 +57,9 @@ class Elements(HTMLParser):
 
 
 def elements(value: Any) -> list[str]:
-    new_elements = Elements(value._repr_html_())
-    assert not new_elements.open
-    return new_elements.names
+    parsed = Elements(value._repr_html_())
+    assert not parsed.open
+    return parsed.names
 
 
 RANKING = Ranking(Query(HOSTILE), (Hit(Node("n", HOSTILE, "d", span=Span(0, 9, pages=(2, 3)), uri="a.pdf"), 0.25),))
@@ -74,12 +74,12 @@ def test_a_value_is_shown_and_runs_nothing(value: Ranking | Answer) -> None:
 def test_rankings_and_answers_are_told_with_their_places() -> None:
     assert str(RANKING) == "1  0.25  a.pdf, pages 2-3"
     assert str(ANSWER) == f"{HOSTILE}\n[1] a.pdf, pages 2-3"
-    assert all("a.pdf, pages 2-3" in item._repr_html_() for item in (RANKING, ANSWER))
+    assert all("a.pdf, pages 2-3" in shown._repr_html_() for shown in (RANKING, ANSWER))
 
 
 def test_a_report_names_a_failed_file_once() -> None:
-    text = SyncReport(0, failed=(("a.pdf", "a.pdf is locked."),))._repr_html_()
-    assert (text.count("a.pdf"), "is locked." in text) == (1, True)
+    view = SyncReport(0, failed=(("a.pdf", "a.pdf is locked."),))._repr_html_()
+    assert (view.count("a.pdf"), "is locked." in view) == (1, True)
 
 
 def test_plain_data_is_json() -> None:

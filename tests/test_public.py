@@ -18,9 +18,9 @@ from tests.cases import check_each
 
 @check_each("package", list(stubs.packages()))
 def test_a_package_gives_each_of_its_public_names(package: str) -> None:
-    found_module: Any = importlib.import_module(package)
+    public: Any = importlib.import_module(package)
     for name, module in stubs.public(package).items():
-        assert getattr(found_module, name) is getattr(importlib.import_module(module), name)
+        assert getattr(public, name) is getattr(importlib.import_module(module), name)
 
 
 def test_a_name_that_is_not_there_is_told_with_where_it_is() -> None:

@@ -31,20 +31,20 @@ def test_a_result_is_judged_by_the_limits_as_they_are(path: Path, benchmark: Any
     judge = benchmark("limits").JUDGES.get(path.stem)
     if judge is None:
         pytest.skip("nothing is judged of it")
-    data = json.loads(path.read_text())
-    for row in data if isinstance(data, list) else [data]:
-        message = benchmark("results").told(judge(row))
-        assert {name: row[name] for name in message} == message
-        assert row["machine"]
+    result = json.loads(path.read_text())
+    for part in result if isinstance(result, list) else [result]:
+        judged = benchmark("results").told(judge(part))
+        assert {name: part[name] for name in judged} == judged
+        assert part["machine"]
 
 
 def test_the_readme_names_every_result_that_is_beyond_a_limit() -> None:
     readme = (BENCHMARKS.parent / "README.md").read_text("utf-8")
-    message = readme.partition("**Targets we miss**")[2].partition("<!-- end -->")[0]
+    missed = readme.partition("**Targets we miss**")[2].partition("<!-- end -->")[0]
     for path in (BENCHMARKS / "results").rglob("*.json"):
-        data = json.loads(path.read_text())
-        beyond = any(row.get("reached") is False for row in (data if isinstance(data, list) else [data]))
-        assert beyond == (f"`{path.stem}` " in message), path.stem
+        result = json.loads(path.read_text())
+        beyond = any(part.get("reached") is False for part in (result if isinstance(result, list) else [result]))
+        assert beyond == (f"`{path.stem}` " in missed), path.stem
 
 
 def test_what_is_judged_was_measured(benchmark: Any) -> None:
@@ -55,17 +55,17 @@ def test_what_is_judged_was_measured(benchmark: Any) -> None:
 def test_a_limit_is_reached_at_its_bound_and_not_beyond(benchmark: Any) -> None:
     results = benchmark("results")
     numbers = {"fast": (5.0, results.most(5)), "right": (0.98, results.least(0.98)), "noted": (7, None)}
-    data = results.told(numbers)
-    assert data["reached"] is True
-    assert data["limit"] == {"fast": {"at_most": 5}, "right": {"at_least": 0.98}}
+    judged = results.told(numbers)
+    assert judged["reached"] is True
+    assert judged["limit"] == {"fast": {"at_most": 5}, "right": {"at_least": 0.98}}
     assert results.told({**numbers, "fast": (5.01, results.most(5))})["reached"] is False
     assert results.told({"noted": (7, None)})["reached"] is None
 
 
 @check_each("path", sorted(BENCHMARKS.glob("*.py")))
 def test_what_a_script_imports_of_the_package_is_there(path: Path) -> None:
-    for item in ast.walk(ast.parse(path.read_text())):
-        if isinstance(item, ast.ImportFrom) and item.module and item.module.split(".")[0] == "spolia":
-            module = import_module(item.module)
-            for alias in item.names:
-                assert hasattr(module, alias.name) or import_module(f"{item.module}.{alias.name}")
+    for statement in ast.walk(ast.parse(path.read_text())):
+        if isinstance(statement, ast.ImportFrom) and statement.module and statement.module.split(".")[0] == "spolia":
+            module = import_module(statement.module)
+            for alias in statement.names:
+                assert hasattr(module, alias.name) or import_module(f"{statement.module}.{alias.name}")

@@ -147,26 +147,26 @@ def test_the_diagram_follows_the_grammar_and_joins_what_it_draws(flow: Operator[
 
 
 def _reached(start: str, edges: list[tuple[str, str]]) -> set[str]:
-    texts, open_ = {start}, [start]
+    reached, open_ = {start}, [start]
     while open_:
         here = open_.pop()
         for a, b in edges:
-            if a == here and b not in texts:
-                texts.add(b)
+            if a == here and b not in reached:
+                reached.add(b)
                 open_.append(b)
-    return texts
+    return reached
 
 
 SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def _boxes(picture: str, kind: str) -> list[tuple[float, float, float, float]]:
-    result = [
-        item
-        for item in ElementTree.fromstring(picture).iter(f"{SPACE}rect")
-        if (item.get("class") == "frame") == (kind == "frame")
+    rects = [
+        rect
+        for rect in ElementTree.fromstring(picture).iter(f"{SPACE}rect")
+        if (rect.get("class") == "frame") == (kind == "frame")
     ]
-    return [tuple(float(item.get(name, "")) for name in ("x", "y", "width", "height")) for item in result]  # type: ignore[misc]
+    return [tuple(float(rect.get(name, "")) for name in ("x", "y", "width", "height")) for rect in rects]  # type: ignore[misc]
 
 
 @check_each("flow", FLOWS)
@@ -181,16 +181,16 @@ def test_the_picture_draws_what_the_diagram_draws_without_overlaps(flow: Operato
         assert x >= 0 <= y
         assert x + w <= width
         assert y + h <= height
-    for item, other_value in combinations(nodes, 2):
-        assert _apart(item, other_value)
+    for item, other_box in combinations(nodes, 2):
+        assert _apart(item, other_box)
     for frame in frames:  # a node is in a frame or beside it
         for node in nodes:
             inside = frame[0] <= node[0] and node[0] + node[2] <= frame[0] + frame[2]
             assert _apart(node, frame) or (inside and frame[1] <= node[1] and node[1] + node[3] <= frame[1] + frame[3])
 
 
-def _apart(item: tuple[float, float, float, float], other_value: tuple[float, float, float, float]) -> bool:
-    (x, y, w, h), (a, b, c, d) = item, other_value
+def _apart(box: tuple[float, float, float, float], other_box: tuple[float, float, float, float]) -> bool:
+    (x, y, w, h), (a, b, c, d) = box, other_box
     return x + w <= a or a + c <= x or y + h <= b or b + d <= y
 
 
@@ -201,8 +201,8 @@ def test_a_title_cannot_act_in_a_picture() -> None:
 
 
 def test_ids_stay_when_other_parts_change_and_differ_between_places() -> None:
-    text, other_text = mermaid(Branch(Search(), Search(3))), mermaid(Branch(Search(), Search(4) >> lowered))
-    assert "n_arms_0[" in text
-    assert "n_arms_0[" in other_text
+    diagram, other_diagram = mermaid(Branch(Search(), Search(3))), mermaid(Branch(Search(), Search(4) >> lowered))
+    assert "n_arms_0[" in diagram
+    assert "n_arms_0[" in other_diagram
     assert len({id_of(place) for place in ("a.b", "a_b", "a b", "ab", "a.b.")}) >= 4
     assert escaped('"') == "#34;"

@@ -45,10 +45,10 @@ def test_no_operator_has_changed_under_its_version() -> None:
 
 @pytest.mark.slow
 def test_every_operator_is_recorded() -> None:
-    now, previous_value = sources(), recorded()
-    new = [name for name in now if name not in previous_value or previous_value[name][0] != now[name][0]]
+    now, recorded_versions = sources(), recorded()
+    new = [name for name in now if name not in recorded_versions or recorded_versions[name][0] != now[name][0]]
     assert new == [], "write: make versions"
-    assert [name for name in previous_value if name not in now] == [], "an operator is gone; write: make versions"
+    assert [name for name in recorded_versions if name not in now] == [], "an operator is gone; write: make versions"
 
 
 @check_each(
@@ -80,10 +80,10 @@ def _hash(source: str, ranking: str) -> bytes:
 
 
 def test_nothing_is_recorded_while_a_source_has_changed_under_its_version() -> None:
-    previous_value = {"Cut": (1, "a"), "Kept": (1, "k"), "Gone": (1, "g")}
+    recorded_versions = {"Cut": (1, "a"), "Kept": (1, "k"), "Gone": (1, "g")}
     with pytest.raises(SystemExit, match="The source of Cut has changed and the version has not"):
-        refresh({"Cut": (1, "b"), "Kept": (1, "k")}, previous_value)
-    assert refresh({"New": (1, "n"), "Cut": (2, "b"), "Kept": (1, "k")}, previous_value) == {
+        refresh({"Cut": (1, "b"), "Kept": (1, "k")}, recorded_versions)
+    assert refresh({"New": (1, "n"), "Cut": (2, "b"), "Kept": (1, "k")}, recorded_versions) == {
         "Cut": (2, "b"),
         "Kept": (1, "k"),
         "New": (1, "n"),

@@ -41,8 +41,8 @@ def sleep(seconds: float) -> None:
 
 @pytest.fixture
 def worker() -> Iterator[WorkerProcess]:
-    with borrow_worker(MB) as worker_processes:
-        yield worker_processes
+    with borrow_worker(MB) as borrowed:
+        yield borrowed
 
 
 def test_errors_are_raised_here_and_the_process_stays(worker: WorkerProcess) -> None:
@@ -77,19 +77,19 @@ def test_what_is_loaded_before_takes_no_time_of_the_call(worker: WorkerProcess) 
 
 
 def test_a_worker_outlives_the_thread_that_started_it_and_no_two_callers_share_it() -> None:
-    numbers: list[int] = []
+    pids: list[int] = []
 
     def ask() -> None:
         with borrow_worker(MB) as worker:
-            numbers.append(worker.call(pid, seconds=5))
+            pids.append(worker.call(pid, seconds=5))
 
     for _ in range(2):
         thread = threading.Thread(target=ask)
         thread.start()
         thread.join()
-    assert numbers[0] == numbers[1]
-    with borrow_worker(MB) as worker_processes, borrow_worker(MB) as other_worker_processes:
-        assert worker_processes.call(pid, seconds=5) != other_worker_processes.call(pid, seconds=5)
+    assert pids[0] == pids[1]
+    with borrow_worker(MB) as first, borrow_worker(MB) as second:
+        assert first.call(pid, seconds=5) != second.call(pid, seconds=5)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

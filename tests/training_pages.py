@@ -29,21 +29,21 @@ def read(name: str) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def interval(row: dict[str, float]) -> str:
+def interval(bounds: dict[str, float]) -> str:
     """A mean with its interval where it has one."""
-    return f"{row['mean']:.1f}" + (f" [{row['low']:.1f}, {row['high']:.1f}]" if "low" in row else "")
+    return f"{bounds['mean']:.1f}" + (f" [{bounds['low']:.1f}, {bounds['high']:.1f}]" if "low" in bounds else "")
 
 
 def rankers() -> Iterator[str]:
     """R@5 by set and way, all gold in the best ten, the merged pool, single hops and cost."""
-    data = read("training/ranker")
-    own, merged, cost = data["own_pools"], data["merged_pool"], data["cost"]
+    result = read("training/ranker")
+    own, merged, cost = result["own_pools"], result["merged_pool"], result["cost"]
     yield f"| R@5 | {' | '.join(SETS.values())} |"
     yield f"|---|{'---|' * len(SETS)}"
-    for way, row_of_way in WAYS.items():
+    for way, title in WAYS.items():
         scored = [interval(own[name][way]["R@5"]) if way in own[name] else "not measured" for name in SETS]
         if set(scored) != {"not measured"}:
-            yield f"| {row_of_way} | {' | '.join(scored)} |"
+            yield f"| {title} | {' | '.join(scored)} |"
     for way in ("RRF", "own questions", "other sets"):
         cells = (interval(merged[name][way]["R@5"]) for name in SETS)
         pool = f"{cost['question']['merged']['passages']:,} passages"
@@ -51,7 +51,7 @@ def rankers() -> Iterator[str]:
     for way in ("RRF", "own questions", "other sets"):
         cells = (f"{own[name][way]['all@10']:.1f}" for name in SETS)
         yield f"| all gold in the best ten, {WAYS[way]} | {' | '.join(cells)} |"
-    single = data["single_hop"]
+    single = result["single_hop"]
     yield (
         f"\\nQuestions of one hop (xquad_en, R@1): {single['learned']['mean']:.1f}, hybrid "
         f"{single['hybrid']['mean']:.1f}; difference {interval(single['difference'])}. Training on "
@@ -67,99 +67,100 @@ def rankers() -> Iterator[str]:
 
 def classifiers() -> Iterator[str]:
     """What ends chains of CoRAG, and what the other classifiers come to."""
-    data = read("sufficiency")
+    result = read("sufficiency")
     yield "| chains of CoRAG | EM | F1 | tokens (ATC) | saved | EM lost | accuracy | AUC | end after 1, 2, 3, 4, 5, 6 |"
     yield f"|---|{'---|' * 8}"
-    for name, item in data["sets"].items():
-        for size, figures in item["policies"].items():
+    for name, part in result["sets"].items():
+        for size, figures in part["policies"].items():
             lengths = ", ".join(str(figures["chain_lengths"].get(str(index), 0)) for index in range(1, 7))
-            texts = (f"{figures['accuracy']:.1f}", f"{figures['AUC']:.3f}") if "AUC" in figures else ("", "")
-            mean, low, high = (-item or 0.0 for item in figures["EM_change"])
+            cells = (f"{figures['accuracy']:.1f}", f"{figures['AUC']:.3f}") if "AUC" in figures else ("", "")
+            mean, low, high = (-part or 0.0 for part in figures["EM_change"])
             yield (
                 f"| {SETS[name]}, {size} | {figures['EM']} | {figures['F1']} | {figures['ATC']:,} | "
-                f"{figures['tokens_saved']:.1f} % | {mean:.1f} [{high:.1f}, {low:.1f}] | {' | '.join(texts)} "
+                f"{figures['tokens_saved']:.1f} % | {mean:.1f} [{high:.1f}, {low:.1f}] | {' | '.join(cells)} "
                 f"| {lengths} |"
             )
-    yield from _by_length(data)
+    yield from _by_length(result)
     parts = read("training/classifiers")["parts"]
     yield "\n| part | inputs | accuracy | most frequent label | EM of the flow, trained | EM without |"
     yield "|---|---|---|---|---|---|"
-    for name, item in parts.items():
-        base = next(flow for flow in ("none", "several") if flow in item["flow"])
-        for size, figures in item["sizes"].items():
+    for name, part in parts.items():
+        base = next(flow for flow in ("none", "several") if flow in part["flow"])
+        for size, figures in part["sizes"].items():
             mean, low, high = figures["accuracy"]
-            ems = f"{item['flow'][f'trained, {size}']['EM']} | {item['flow'][base]['EM']} ({base})"
+            ems = f"{part['flow'][f'trained, {size}']['EM']} | {part['flow'][base]['EM']} ({base})"
             yield f"| {name} | {size} | {mean} [{low}, {high}] | {figures['most_frequent_label']} | {ems} |"
 
 
-def _by_length(data: Any) -> Iterator[str]:
+def _by_length(result: Any) -> Iterator[str]:
     """EM and tokens of chains of at most L pairs."""
-    all_values = [
+    lengths_by_size = [
         (f"{SETS[name]}, {size}", policy_row["lengths"])
-        for name, item in data["sets"].items()
-        for size, policy_row in item["policies"].items()
+        for name, part in result["sets"].items()
+        for size, policy_row in part["policies"].items()
         if "lengths" in policy_row
     ]
-    if all_values:
+    if lengths_by_size:
         yield "\n| EM / F1 / ATC, at most L pairs | 1 | 2 | 3 | 4 | 5 | 6 |"
         yield f"|---|{'---|' * 6}"
-    for name, lengths in all_values:
-        cells = (f"{item['EM']} / {item['F1']} / {item['ATC']:,}" for item in lengths.values())
+    for name, lengths in lengths_by_size:
+        cells = (f"{part['EM']} / {part['F1']} / {part['ATC']:,}" for part in lengths.values())
         yield f"| {name} | {' | '.join(cells)} |"
-    if all_values:
+    if lengths_by_size:
         yield "\nThe cap C of the published classifier counts the same pairs: its column is min(L, C)."
 
 
 def span_reader() -> Iterator[str]:
     """What `SpanReader` answers of xquad_en."""
-    if (found_data := read("training/reader")) is None:
+    if (result := read("training/reader")) is None:
         return
-    data, scores = found_data["data"], found_data["scores"]
-    minutes = found_data["training"]["cost"]["steps_cpu_s"] / 60
+    data, scores = result["data"], result["scores"]
+    minutes = result["training"]["cost"]["steps_cpu_s"] / 60
     yield "\n## Span reader\n"
     yield (
         f"{data['questions']} questions of xquad_en over all of its {data['paragraphs']} paragraphs; trained on other "
-        f"articles, {found_data['training']['steps']['made']:,} steps in {minutes:.1f} CPU-minutes. A question takes "
-        f"{found_data['cpu_ms_a_question']:.0f} CPU-ms.\n"
+        f"articles, {result['training']['steps']['made']:,} steps in {minutes:.1f} CPU-minutes. A question takes "
+        f"{result['cpu_ms_a_question']:.0f} CPU-ms.\n"
     )
     yield "| | EM | F1 |"
     yield "|---|---|---|"
     for name, score in scores.items():
         cells = (
-            interval({part: 100 * value for part, value in score[text].items() if part != "n"}) for text in ("EM", "F1")
+            interval({part: 100 * value for part, value in score[measure].items() if part != "n"})
+            for measure in ("EM", "F1")
         )
         yield f"| {name} | {' | '.join(cells)} |"
 
 
 def encoders() -> Iterator[str]:
     """What parts made of MiniLM add on questions that were kept apart, and what language models learn of rows."""
-    if (data := read("training/encoders")) is not None:
+    if (result := read("training/encoders")) is not None:
         yield "\n## Encoders\n"
         yield "| part | trained and scored on | measure | untrained | trained | difference | steps | CPU-s |"
         yield f"|---|{'---|' * 7}"
         cut = list[str]()
-        for name, item in data["parts"].items():
-            score, count = item["score"], item["questions"]
-            cells = (interval({key: 100 * score[part_row][key] for key in BOUNDS}) for part_row in OF)
-            cut += [f"`{name}`: {note}" for note in item["notes"] if "had not converged" in note]
+        for name, part in result["parts"].items():
+            score, count = part["score"], part["questions"]
+            cells = (interval({key: 100 * score[way][key] for key in BOUNDS}) for way in OF)
+            cut += [f"`{name}`: {note}" for note in part["notes"] if "had not converged" in note]
             yield (
-                f"| `{name}` | {item['data']}, {count['train']} and {count['kept_apart']} | {score['measure']} | "
-                f"{' | '.join(cells)} | {item['steps']['made']} | {sum(item['cost'].values()):.0f} |"
+                f"| `{name}` | {part['data']}, {count['train']} and {count['kept_apart']} | {score['measure']} | "
+                f"{' | '.join(cells)} | {part['steps']['made']} | {sum(part['cost'].values()):.0f} |"
             )
         yield "\n" + " ".join(cut)
-    if (data := read("training/language_model")) is not None:
+    if (result := read("training/language_model")) is not None:
         yield "\n## Language models\n"
         yield (
-            f"A model with random weights and 16 numbers a token, {data['steps']} steps on rows with the words of the "
+            f"A model with random weights and 16 numbers a token, {result['steps']} steps on rows with the words of the "
             "simulated reader: ln P of a token of the replies to other questions.\n"
         )
         yield "| rows | method | before | after | difference | questions |"
         yield "|---|---|---|---|---|---|"
-        for name, item in data["kinds"].items():
-            gain = item["gain"]
+        for name, part in result["kinds"].items():
+            gain = part["gain"]
             change = f"{gain['mean']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
-            ends = f"{item['before']:.2f} | {item['after']:.2f}"
-            yield f"| {name} | {item['method']} | {ends} | {change} | {item['questions_kept_apart']} |"
+            ends = f"{part['before']:.2f} | {part['after']:.2f}"
+            yield f"| {name} | {part['method']} | {ends} | {change} | {part['questions_kept_apart']} |"
 
 
 BOUNDS, OF = ("mean", "low", "high"), ("untrained", "trained", "difference")

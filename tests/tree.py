@@ -23,10 +23,10 @@ HOLDS_GOLD = "spolia.evaluation.simulation"
 """Its reader knows the answers: no flow file names it."""
 
 
-def few(cases: Iterable[T], count: int = 10) -> list[Any]:
+def few(cases: Iterable[T], step: int = 10) -> list[Any]:
     """Cases that the same code decides: `make check` runs every tenth, `make test` all of them."""
     return [
-        case if index % count == 0 else pytest.param(case, marks=pytest.mark.slow) for index, case in enumerate(cases)
+        case if index % step == 0 else pytest.param(case, marks=pytest.mark.slow) for index, case in enumerate(cases)
     ]
 
 
@@ -51,9 +51,9 @@ def classes(base: Any) -> list[Any]:
     modules()
     kinds = {cls for cls in _below(base) if cls.__module__.partition(".")[0] == "spolia"}
     public = [cls for cls in kinds if not inspect.isabstract(cls) and not cls.__qualname__.startswith("_")]
-    held_out = (*APART, HOLDS_GOLD)
-    record = [cls for cls in public if "<locals>" not in cls.__qualname__ and not cls.__module__.startswith(held_out)]
-    return sorted(record, key=lambda cls: (cls.__qualname__, cls.__module__))
+    excluded = (*APART, HOLDS_GOLD)
+    listed = [cls for cls in public if "<locals>" not in cls.__qualname__ and not cls.__module__.startswith(excluded)]
+    return sorted(listed, key=lambda cls: (cls.__qualname__, cls.__module__))
 
 
 def _below(base: type) -> Iterator[type]:

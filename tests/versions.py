@@ -35,10 +35,10 @@ def recorded() -> Recorded:
 
 def stale(now: Recorded, recorded_versions: Recorded) -> list[str]:
     """Operators whose source has changed while their version has not."""
-    names = [name for name in now if name in recorded_versions]
+    common = [name for name in now if name in recorded_versions]
     return [
         name
-        for name in names
+        for name in common
         if now[name][0] == recorded_versions[name][0] and now[name][1] != recorded_versions[name][1]
     ]
 
@@ -60,10 +60,10 @@ def digests() -> dict[str, str]:
     return {f"{cls.__module__}.{cls.__qualname__}": definition_digest(cls).hex() for cls in own if is_dataclass(cls)}
 
 
-def record_equal(previous_texts: dict[str, str]) -> int:
-    """Let digests of moved or renamed code stand for those of `previous_texts`, which an earlier commit printed."""
+def record_equal(former_digests: dict[str, str]) -> int:
+    """Let digests of moved or renamed code stand for those of `former_digests`, which an earlier commit printed."""
     former = json.loads(FORMER.read_text("utf-8"))
-    changed = {new: previous_texts[name] for name, new in digests().items() if previous_texts.get(name, new) != new}
+    changed = {new: former_digests[name] for name, new in digests().items() if former_digests.get(name, new) != new}
     text = json.dumps(dict(sorted((former | changed).items())), indent=0)
     FORMER.write_text(f"{text}\n", "utf-8")
     return len(changed)
@@ -79,8 +79,8 @@ def main() -> None:
         sys.stdout.write(json.dumps(digests()))
         return
     if "--equal" in sys.argv:
-        previous_data = json.loads(Path(sys.argv[sys.argv.index("--equal") + 1]).read_text("utf-8"))
-        sys.stdout.write(f"{record_equal(previous_data)} digests stand for former ones.\n")
+        former_digests = json.loads(Path(sys.argv[sys.argv.index("--equal") + 1]).read_text("utf-8"))
+        sys.stdout.write(f"{record_equal(former_digests)} digests stand for former ones.\n")
         return
     recorded_versions = refresh(sources(), recorded())
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(list(pair))}" for name, pair in recorded_versions.items())

@@ -62,14 +62,14 @@ def prepared(folder: Path) -> int:
     source = DATA / "aragog"
     corpus = [json.loads(line) for line in (source / "corpus.jsonl").read_text("utf-8").splitlines()]
     of_paper: dict[str, list[str]] = {}
-    for item in corpus:
-        of_paper.setdefault(item["meta"]["paper"], []).append(item["id"])
+    for row in corpus:
+        of_paper.setdefault(row["meta"]["paper"], []).append(row["id"])
     questions = [json.loads(line) for line in (source / "questions.jsonl").read_text("utf-8").splitlines()]
-    kept_questions = [item for item in questions if item["meta"]["paper"] in of_paper]
+    kept_questions = [row for row in questions if row["meta"]["paper"] in of_paper]
     folder.mkdir(parents=True)
-    rows = [{**item, "gold_ids": [of_paper[item["meta"]["paper"]]]} for item in kept_questions]
+    new_rows = [{**row, "gold_ids": [of_paper[row["meta"]["paper"]]]} for row in kept_questions]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)), "utf-8")
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, new_rows)), "utf-8")
     return len(kept_questions)
 
 
@@ -83,10 +83,10 @@ def measured(folder: Path) -> dict[str, Any]:
         ran = subprocess.run([*command, str(folder / objective)], capture_output=True, text=True)
         if ran.returncode:
             sys.exit(ran.stderr[-2000:])
-        data = json.loads(ran.stdout)
+        study = json.loads(ran.stdout)
         objectives[objective] = {
-            "best": data["best"]["choices"], "score": data["score"], "scored on": data["scored_on"],
-            "flows": data["flows"],
+            "best": study["best"]["choices"], "score": study["score"], "scored on": study["scored_on"],
+            "flows": study["flows"],
         }  # fmt: skip
     return {
         "questions": questions,

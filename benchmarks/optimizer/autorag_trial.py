@@ -121,20 +121,18 @@ def trial_data() -> tuple[list[Document], list[Item]]:
         corpus = [json.loads(line) for line in lines]
     questions = [json.loads(line) for line in (DATA / "hotpotqa" / "questions.jsonl").read_text("utf-8").splitlines()]
     questions = sorted(questions, key=lambda one: bool(one["meta"]["source_split"] != "train"))[:QUESTIONS]
-    gold = {name for item in questions for name in item["gold_ids"]}
-    other_ids = [item["id"] for item in corpus if item["id"] not in gold][: PASSAGES - len(gold)]
+    gold = {name for row in questions for name in row["gold_ids"]}
+    other_ids = [row["id"] for row in corpus if row["id"] not in gold][: PASSAGES - len(gold)]
     passage_ids = gold.union(other_ids)
-    passages = [
-        Document(item["id"], f"{item['title']}. {item['text']}") for item in corpus if item["id"] in passage_ids
-    ]
+    passages = [Document(row["id"], f"{row['title']}. {row['text']}") for row in corpus if row["id"] in passage_ids]
     items = [
         Item(
-            item["id"],
-            item["question"],
-            answers=(item["answers"][0],),
-            gold=tuple((name,) for name in item["gold_ids"]),
+            row["id"],
+            row["question"],
+            answers=(row["answers"][0],),
+            gold=tuple((name,) for name in row["gold_ids"]),
         )
-        for item in questions
+        for row in questions
     ]
     return passages, items
 
@@ -162,7 +160,7 @@ def measured(folder: Path, rounds: int) -> dict[str, Any]:
     options: list[object] = ["--data", data, "--embedder", server.url, "--embed-model", "minilm"]
     index = run(indexed, "eval", "dense", *options, "--limit", 1, "--measures", "R@10")
     server.vectors([item.question for item in trial_data()[1]])
-    found_data: dict[str, list[dict[str, Any]]] = {}
+    runs: dict[str, list[dict[str, Any]]] = {}
     for number in range(rounds):
         cache, out = folder / f"cache{number}", folder / f"tuned{number}"
         shutil.copytree(indexed, cache)
@@ -173,19 +171,19 @@ def measured(folder: Path, rounds: int) -> dict[str, Any]:
         ):  # fmt: skip
             if name == "opened again":
                 (out / "finished.json").unlink()
-            previous_texts = server.texts
-            found_data.setdefault(name, []).append(run(cache, *command) | {"embedded": server.texts - previous_texts})
-    first, second_data = found_data["trial"][0]["told"], found_data["again"][0]["told"]
+            embedded_before = server.texts
+            runs.setdefault(name, []).append(run(cache, *command) | {"embedded": server.texts - embedded_before})
+    first, second = runs["trial"][0]["told"], runs["again"][0]["told"]
     rows = first["spent"]["rows"]
-    assert second_data["spent"] == dict.fromkeys(second_data["spent"], 0)
-    assert second_data["best"] == first["best"]
+    assert second["spent"] == dict.fromkeys(second["spent"], 0)
+    assert second["best"] == first["best"]
     result: dict[str, Any] = {
         "questions": QUESTIONS, "passages": PASSAGES, "flows": first["flows"], "scores": rows,
         "objectives": first["objective"], "best": first["best"]["choices"],
         "means on fresh questions": first["finalists"][0]["means"], "fresh questions": first["fresh_questions"],
         "indexing, CPU-s": round(index["cpu"], 2), "rounds": rounds, "runs": {},
     }  # fmt: skip
-    for name, several in found_data.items():
+    for name, several in runs.items():
         middle = sorted(several, key=lambda one: float(one["cpu"]))[len(several) // 2]
         result["runs"][name] = {
             "CPU-s": round(middle["cpu"], 2), "CPU-s of all": [round(row["cpu"], 2) for row in several],

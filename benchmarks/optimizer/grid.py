@@ -57,8 +57,8 @@ def main() -> None:
     assert second_tuned_flow.rows == 0
     assert second_tuned_flow.point == tuned_flow.point
     grid = tuned_flow.flows * tuned_flow.questions
-    first = next(position for position in times if position[0] >= BEGUN * tuned_flow.flows)
-    last = next(position for position in times if position[0] >= grid)
+    first = next(rows for rows in times if rows[0] >= BEGUN * tuned_flow.flows)
+    last = next(rows for rows in times if rows[0] >= grid)
     result = {
         "flows": tuned_flow.flows,
         "questions that choose": tuned_flow.questions,
@@ -68,7 +68,7 @@ def main() -> None:
         "ms_a_row": 1e3 * cpu_s / tuned_flow.rows,
         "ms_a_row_once_begun": 1e3 * (last[1] - first[1]) / (last[0] - first[0]),
         "again_cpu_s": round(again_s, 2),
-        "best": {place: usage.replace(f"{options.kept}/", "") for place, usage in tuned_flow.finalists[0].choices},
+        "best": {place: choice.replace(f"{options.kept}/", "") for place, choice in tuned_flow.finalists[0].choices},
         "score": tuned_flow.score.json(),
     }
     publish("grid", result, options.out)

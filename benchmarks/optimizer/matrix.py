@@ -125,9 +125,9 @@ class ScoreMatrix:
         new = ~np.isin(other.questions, self.questions)
         levels, codes = np.unique(np.concatenate([self.scores, other.scores[:, new]], axis=1), return_inverse=True)
         joined_arrays = {
-            name: np.concatenate([item, rest[..., new]], axis=-1) if rest.size else item
+            name: np.concatenate([array, rest[..., new]], axis=-1) if rest.size else array
             for name in ("contexts", "questions", "sets", "simulated_em", "simulated_f1")
-            for item, rest in [(getattr(self, name), getattr(other, name))]
+            for array, rest in [(getattr(self, name), getattr(other, name))]
         }
         kind = np.uint8 if len(levels) < 256 else np.uint16
         return replace(self, levels=levels, codes=codes.reshape(len(self.points), -1).astype(kind), **joined_arrays)
@@ -151,14 +151,14 @@ def candidates_of() -> Candidates:
 def files_of(folder: Path, passages: Iterator[Document]) -> None:
     """Passages as files, with the title as heading."""
     folder.mkdir(parents=True, exist_ok=True)
-    for document in passages:
-        title = document.title.replace("_", " ")
-        (folder / f"{document.id}.md").write_text((f"# {title}\n\n" if title else "") + document.text, encoding="utf-8")
+    for passage in passages:
+        title = passage.title.replace("_", " ")
+        (folder / f"{passage.id}.md").write_text((f"# {title}\n\n" if title else "") + passage.text, encoding="utf-8")
 
 
 def in_files(item: Item, name: str) -> Item:
     """The item with its gold as the names of files."""
-    gold = tuple(tuple(f"{entry}.md" for entry in group) for group in item.gold)
+    gold = tuple(tuple(f"{passage}.md" for passage in group) for group in item.gold)
     return item.but(gold=gold, meta=(("set", name),))
 
 
@@ -173,12 +173,12 @@ def indexed(folder: Path, sets: Sequence[DataSet]) -> Corpus:
     return corpus
 
 
-def questions_of(sets: Sequence[DataSet], numbers: Sequence[int]) -> list[Item]:
+def questions_of(sets: Sequence[DataSet], counts: Sequence[int]) -> list[Item]:
     """As many questions with gold of each set, drawn by a seed, mixed."""
     items = [
         in_files(item, data.name)
-        for data, count in zip(sets, numbers, strict=True)
-        for item in draw_items([entry for entry in data.items() if entry.gold], count, 0)
+        for data, count in zip(sets, counts, strict=True)
+        for item in draw_items([candidate for candidate in data.items() if candidate.gold], count, 0)
     ]
     random.Random(0).shuffle(items)
     return items
@@ -215,18 +215,18 @@ class Shown(SweepScores):
     def score_rankings(self, rankings: Sequence[VariantRanking], item: Item) -> Iterator[Sequence[float]]:
         numbers: dict[tuple[str, ...], int] = {}
         first = self.rankings[item.id] = list[Ranking]()
-        found_numbers = []
-        for result in rankings:
-            number = numbers.setdefault(tuple(result.ids[:SHOWN]), len(numbers))
+        context_numbers = []
+        for variant in rankings:
+            number = numbers.setdefault(tuple(variant.ids[:SHOWN]), len(numbers))
             if number == len(first):
-                first.append(result.ranking.but(hits=result.ranking.hits[:SHOWN]))
-            found_numbers.append(number)
-        self.contexts[item.id] = np.array(found_numbers, np.uint16)
+                first.append(variant.ranking.but(hits=variant.ranking.hits[:SHOWN]))
+            context_numbers.append(number)
+        self.contexts[item.id] = np.array(context_numbers, np.uint16)
         return super().score_rankings(rankings, item)
 
     def answered(self, reader: Operator[Ranking, Answer], item: Item) -> NDArray[np.float16]:
         """By measure and flow, the scores of what a reader answers; a call that fails scores 0."""
-        cases = [Case(item, attempt(partial(reader, entry))) for entry in self.rankings[item.id]]
+        cases = [Case(item, attempt(partial(reader, ranking))) for ranking in self.rankings[item.id]]
         scores = [[(measure.observe(case) or (np.nan,))[0] for measure in OF_ANSWERS] for case in cases]
         return np.array(scores, np.float16)[self.contexts[item.id]].T
 
@@ -245,8 +245,8 @@ def measured(
     """
     plan = TuningPlan.from_space(flow, items, measure)
     candidates = plan.candidates
-    all_values = list(candidates.all_flows)
-    assert all_values == list(range(len(all_values)))
+    all_flows = list(candidates.all_flows)
+    assert all_flows == list(range(len(all_flows)))
     names = list(candidates.space.places)
     points = np.array([[point.get(name, -1) for name in names] for point in candidates.points], np.int8)
     steps, step_us = costs(candidates, items[:TIMED])
@@ -260,9 +260,9 @@ def measured(
         return ScoreMatrix(
             np.array(names),
             points,
-            codes.reshape(len(all_values), -1).astype(np.uint8 if len(levels) < 256 else np.uint16),
+            codes.reshape(len(all_flows), -1).astype(np.uint8 if len(levels) < 256 else np.uint16),
             levels,
-            np.array([output.contexts[item.id] for item in existing_items]).T,
+            np.array([shown.contexts[item.id] for item in existing_items]).T,
             np.array([item.id for item in existing_items]),
             np.array([str(dict(item.meta)["set"]) for item in existing_items]),
             steps,
@@ -273,13 +273,13 @@ def measured(
 
     with ScoreStore(None) as store:
         flow_scores = FlowScores(candidates, items, plan.objectives, Run(share=SHARED_BYTES), store)
-        flow_scores.sweeps = output = Shown(flow_scores.run, plan.objectives.measures)
+        flow_scores.sweeps = shown = Shown(flow_scores.run, plan.objectives.measures)
         for start in range(0, len(items), AT_ONCE):
             asking = range(start, min(start + AT_ONCE, len(items)))
-            values.append(flow_scores(all_values, asking).values[:, :, 0])
+            values.append(flow_scores(all_flows, asking).values[:, :, 0])
             if reader:
                 with Run():
-                    answers += [output.answered(reader, items[position]) for position in asking]
+                    answers += [shown.answered(reader, items[position]) for position in asking]
             save(so_far())
         assert not flow_scores.excluded
     return so_far()
@@ -354,8 +354,8 @@ def main() -> None:
     else:
         folder = options.kept if tuple(options.sets) == POOLED else options.kept / "-".join(options.sets)
         sets = [data_set(name, folder) for name in options.sets]
-    entry = [options.world] if options.world else options.questions
-    items, corpus = questions_of(sets, entry if len(entry) > 1 else [*entry] * len(sets)), indexed(folder, sets)
+    counts = [options.world] if options.world else options.questions
+    items, corpus = questions_of(sets, counts if len(counts) > 1 else [*counts] * len(sets)), indexed(folder, sets)
     previous_matrix = ScoreMatrix.load(options.out) if options.out.exists() else None
     items = [
         item for item in items if previous_matrix is None or item.id not in set(previous_matrix.questions.tolist())

@@ -80,17 +80,17 @@ def space(chunks: NodeGroup, reader: SimulatedReader) -> Operator[Query, Answer]
         BM25(chunks, 20, "words"), BM25Variant(chunks, "bm25l", top_k=20, source="words"), TFIDF(chunks, 20, "words"),
         name="words",
     )  # fmt: skip
-    weights = [(("words", value), ("fields", 1 - value)) for value in (0.5, 0.8)]
+    weights = [(("words", weight), ("fields", 1 - weight)) for weight in (0.5, 0.8)]
     fusion = Choice(
         ReciprocalRankFusion(top_k=20).vary("constant", k=(10.0, 60.0)),
         ConvexCombination(weights[0], "min-max", 20).vary("weights", weights=weights),
         name="fusion",
     )
     arms = Branch(words, FieldedBM25(chunks, top_k=20, source="fields")) >> fusion
-    later_choice = Choice(Identity(), TitleBoost(top_k=20), name="boost") >> Choice(
+    selection = Choice(Identity(), TitleBoost(top_k=20), name="boost") >> Choice(
         Identity(), Percentile(0.4), name="kept"
     )
-    return Choice(words, arms, name="arms") >> later_choice >> Reader(reader).vary("shown", max_passages=(1, 2, 4, 8))
+    return Choice(words, arms, name="arms") >> selection >> Reader(reader).vary("shown", max_passages=(1, 2, 4, 8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +121,9 @@ class PaidGrid:
                 for group in np.unique(groups[:, index]):
                     same = np.flatnonzero(groups[:, index] == group)
                     answer = readers[same[0]].reader(result[same[0]].ranking)
-                    text = objectives.measures[0].observe(Case(item, answer))
-                    assert text is not None
-                    values[same, index] = text[0]
+                    observation = objectives.measures[0].observe(Case(item, answer))
+                    assert observation is not None
+                    values[same, index] = observation[0]
         return cls(candidates, values, contexts)
 
 
@@ -158,34 +158,32 @@ def played(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, f
         return ScoreRows(values, np.zeros((len(flows), 2)))
 
     chosen = find_best(HalvingWithNeighbours(), board, source)
-    context_count = contexts.numbers(list(grid.candidates.all_flows))[
+    asked_contexts = contexts.numbers(list(grid.candidates.all_flows))[
         np.arange(n) < board.question_counts[list(grid.candidates.all_flows)][:, None]
     ]
     truth = 100 * grid.scores.mean(axis=1)
     return (
         float(truth.max() - truth[chosen]),
-        len(np.unique(context_count)) / calls,
+        len(np.unique(asked_contexts)) / calls,
         float(board.question_counts.sum()) / whole,
     )
 
 
 def floor(grid: PaidGrid, seeds: int) -> float:
-    truth, results = 100 * grid.scores.mean(axis=1), []
+    truth, regrets = 100 * grid.scores.mean(axis=1), []
     for seed in range(seeds):
         questions = np.random.default_rng(seed).permutation(grid.scores.shape[1])[: grid.scores.shape[1] // 2]
-        results.append(truth.max() - truth[grid.scores[:, questions].mean(axis=1).argmax()])
-    return float(np.mean(results))
+        regrets.append(truth.max() - truth[grid.scores[:, questions].mean(axis=1).argmax()])
+    return float(np.mean(regrets))
 
 
-def at_regret(curve: list[dict[str, float]], value: float) -> float | None:
+def at_regret(curve: list[dict[str, float]], regret: float) -> float | None:
     """The share of calls at which a curve first comes to a regret, between its points."""
-    for previous_data, later_data in pairwise(curve):
-        if previous_data["regret"] > value >= later_data["regret"]:
-            part = (previous_data["regret"] - value) / (previous_data["regret"] - later_data["regret"])
-            return round(
-                float(np.exp(np.interp(part, (0, 1), np.log([previous_data["calls"], later_data["calls"]])))), 4
-            )
-    return curve[0]["calls"] if curve[0]["regret"] <= value else None
+    for point, next_point in pairwise(curve):
+        if point["regret"] > regret >= next_point["regret"]:
+            part = (point["regret"] - regret) / (point["regret"] - next_point["regret"])
+            return round(float(np.exp(np.interp(part, (0, 1), np.log([point["calls"], next_point["calls"]])))), 4)
+    return curve[0]["calls"] if curve[0]["regret"] <= regret else None
 
 
 def main() -> None:
@@ -211,17 +209,17 @@ def main() -> None:
     for kind, shares in SHARES.items():
         curves[kind] = []
         for share in shares:
-            array = np.array([played(grid, kind, share, seed) for seed in range(options.seeds)])
-            regret, calls, rows = array.mean(axis=0).tolist()
-            error = float(array[:, 0].std() / np.sqrt(len(array)))
+            plays = np.array([played(grid, kind, share, seed) for seed in range(options.seeds)])
+            regret, calls, rows = plays.mean(axis=0).tolist()
+            error = float(plays[:, 0].std() / np.sqrt(len(plays)))
             curves[kind].append({
                 "budget": share, "regret": round(regret, 2), "error": round(error, 2), "calls": round(calls, 4),
                 "rows": round(rows, 4),
             })  # fmt: skip
     result["curves"] = curves
     result["calls at equal regret"] = {
-        str(expected_value): {kind: at_regret(curve, expected_value) for kind, curve in curves.items()}
-        for expected_value in WANTED
+        str(regret_level): {kind: at_regret(curve, regret_level) for kind, curve in curves.items()}
+        for regret_level in WANTED
     }
     tenth = next(row for row in curves["quality"] if row["budget"] == 0.1)
     judged: Judged = {

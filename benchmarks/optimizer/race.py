@@ -30,21 +30,21 @@ class FastRace:
         flows, left = np.arange(len(scores)), scores
         limit = 1 - 2 * self.race.alpha / looks / max(1, len(scores) - 1)
         for index in range(looks):
-            given_limit = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * index // (looks - 1))
+            asked_count = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * index // (looks - 1))
             if len(flows) == 1:
                 break
-            new = left[:, last:given_limit]
+            new = left[:, last:asked_count]
             rows += new.size
             sums[flows] += new.sum(axis=1)
             squares[flows] += np.einsum("ij,ij->i", new, new)
-            means = sums[flows] / given_limit
+            means = sums[flows] / asked_count
             leader = np.lexsort((flows, lengths[flows], -np.round(means, 12)))[0]
             gaps = means[leader] - means
-            product = left[:, :given_limit] @ left[leader, :given_limit]
-            spread = squares[flows] + squares[flows[leader]] - 2 * product - given_limit * gaps**2
-            error = np.sqrt(np.maximum(spread, 0.0) / (given_limit - 1)) / sqrt(given_limit)
-            stays = gaps <= student_t(limit, given_limit - 1) * error + ROUNDING
+            product = left[:, :asked_count] @ left[leader, :asked_count]
+            spread = squares[flows] + squares[flows[leader]] - 2 * product - asked_count * gaps**2
+            error = np.sqrt(np.maximum(spread, 0.0) / (asked_count - 1)) / sqrt(asked_count)
+            stays = gaps <= student_t(limit, asked_count - 1) * error + ROUNDING
             if not stays.all():
                 flows, left = flows[stays], left[stays]
-            last = given_limit
+            last = asked_count
         return flows, rows / scores.size

@@ -85,8 +85,8 @@ class ScoreGrid:
         """Calls of a reader, as a share of those of the grid: a context that was read is not read again."""
         if self.contexts is None:
             return np.nan
-        context, read, grid = self.contexts[:, asked], 0, 0
-        for index, column in enumerate(context.T):
+        contexts, read, grid = self.contexts[:, asked], 0, 0
+        for index, column in enumerate(contexts.T):
             read += len(np.unique(column[board.question_counts[: len(column)] > index]))
             grid += len(np.unique(column))
         return read / grid
@@ -94,7 +94,7 @@ class ScoreGrid:
     def of_sets(self, *names: str) -> Self:
         """The questions of some data sets."""
         is_in_sets = np.isin(self.sets, names)
-        contexts, answers = (None if item is None else item[:, is_in_sets] for item in (self.contexts, self.answers))
+        contexts, answers = (None if array is None else array[:, is_in_sets] for array in (self.contexts, self.answers))
         return replace(
             self, scores=self.scores[:, is_in_sets], sets=self.sets[is_in_sets], contexts=contexts, answers=answers
         )
@@ -103,16 +103,16 @@ class ScoreGrid:
         """Two candidates, the worst pair that so many flows have, none of them the default's, are the best together, by
         `gain`; also which flows have both."""
         worst = []
-        for (item, these), (other_value, those) in combinations(enumerate(self.points.T), 2):
+        for (place, these), (other_place, those) in combinations(enumerate(self.points.T), 2):
             for first in np.unique(these[(these >= 0) & (these != these[0])]):  # the default has neither
                 for second in np.unique(those[(those >= 0) & (those != those[0])]):
                     has_both = (these == first) & (those == second)
                     if PLANTED[0] <= has_both.mean() <= PLANTED[1]:
                         alone = [self.truth[(these == first) & ~has_both], self.truth[(those == second) & ~has_both]]
                         if all(part.size for part in alone):
-                            worst.append((max(part.mean() for part in alone), (item, first, other_value, second)))
-        _, (item, first, other_value, second) = min(worst)
-        has_both = np.flatnonzero((self.points[:, item] == first) & (self.points[:, other_value] == second))
+                            worst.append((max(part.mean() for part in alone), (place, first, other_place, second)))
+        _, (place, first, other_place, second) = min(worst)
+        has_both = np.flatnonzero((self.points[:, place] == first) & (self.points[:, other_place] == second))
         scores, order = self.scores.copy(), np.random.default_rng(0).permutation(self.scores.shape[1])
         lift = self.truth.max() + gain - self.truth[has_both].max()
         for flow in has_both.tolist():  # as many questions become right as lift its mean by that
@@ -141,8 +141,8 @@ class ScoreGrid:
                 0, 0.5, (size, questions)
             )
             logit += alone[points[:, place]]
-        for (index, first), (other_value, second) in combinations(enumerate(sizes), 2):
-            logit += random.normal(0, effects / 3, (first, second))[points[:, index], points[:, other_value], None]
+        for (index, first), (other_index, second) in combinations(enumerate(sizes), 2):
+            logit += random.normal(0, effects / 3, (first, second))[points[:, index], points[:, other_index], None]
         ranks = np.clip(np.ceil(-logit / RANK), 0, 10).astype(np.intp)  # 0 is the first, 10 is not among the first ten
         scores, steps = np.append(1 / np.log2(np.arange(2, 12)), 0.0)[ranks], np.arange(len(points))[:, None]
         sets = random.choice(["first", "second", "third"], questions)

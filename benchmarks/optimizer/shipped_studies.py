@@ -34,15 +34,15 @@ def records(matrix: ScoreMatrix, candidates: Candidates) -> list[StudyRecord]:
     """One for each data set of a matrix."""
     if str(matrix.space) != portable_notation(candidates.space.flow):
         raise SystemExit("The matrix is of another space than space.py. Make it again: matrix.py --out FILE.")
-    names, results = SpaceNames(candidates), []
+    names, studies = SpaceNames(candidates), []
     for name in np.unique(matrix.sets).tolist():
         means = matrix.scores[:, matrix.sets == name].mean(axis=1)
         best = np.argsort(-means, kind="stable")[:KEPT].tolist()
         questions = question_marks(DataSet(str(DATA / name)).items())
         choices = tuple(names.choices(candidates.points[flow]) for flow in best)
         scores = tuple(float(means[flow]) for flow in best)
-        results.append(StudyRecord(names.places, choices, scores, (MEASURE,), questions, name))
-    return results
+        studies.append(StudyRecord(names.places, choices, scores, (MEASURE,), questions, name))
+    return studies
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def groups(corpus: Corpus) -> list[NodeGroup]:
     short = corpus.group(SHORT, Definition(SlidingWindow(size=100, overlap=0)))
     return [
         short,
-        *(corpus.group(f"{cut}-{name}", item.but(parent=cut)) for cut in CUTS for name, item in BELOW.items()),
+        *(corpus.group(f"{cut}-{name}", splitter.but(parent=cut)) for cut in CUTS for name, splitter in BELOW.items()),
     ]
 
 

@@ -118,13 +118,18 @@ class Curve:
     @classmethod
     def of(cls, budgets: Sequence[float], played: Sequence[Sequence[Played]]) -> Curve:
         columns = ("regret", "spent", "rows", "calls")
-        return cls(budgets, *(np.array([[getattr(item, name) for item in row] for row in played]) for name in columns))
+        return cls(
+            budgets, *(np.array([[getattr(study, name) for study in row] for row in played]) for name in columns)
+        )
 
     def spend(self, regret: float, seeds: Ints | None = None, of: str = "spent") -> float:
         """Where the curve of means first reaches a regret, between two budgets by the logarithm; inf if nowhere. If the
         least budget reaches it, what that spends: no less was measured."""
-        numbers = slice(None) if seeds is None else seeds
-        means, log_spend = self.regret[:, numbers].mean(axis=1), np.log(getattr(self, of)[:, numbers].mean(axis=1))
+        seed_numbers = slice(None) if seeds is None else seeds
+        means, log_spend = (
+            self.regret[:, seed_numbers].mean(axis=1),
+            np.log(getattr(self, of)[:, seed_numbers].mean(axis=1)),
+        )
         for index, mean in enumerate(means):
             if mean <= regret:
                 if not index:
@@ -142,13 +147,13 @@ class Curve:
             {
                 "budget": budget,
                 "rows": share(rows.mean()),
-                "spent": share(cost.mean()),
+                "spent": share(spent.mean()),
                 "calls": share(calls[np.isfinite(calls)].mean()) if np.isfinite(calls).any() else None,
                 "regret": round(regret.mean(), 3),
                 "standard error": round(regret.std(ddof=1) / len(regret) ** 0.5, 3),
                 "more than 1 point": round(float((regret > 1).mean()), 3),
             }
-            for budget, regret, cost, rows, calls in zip(
+            for budget, regret, spent, rows, calls in zip(
                 self.budgets, self.regret, self.spent, self.rows, self.calls, strict=True
             )
         ]
@@ -172,11 +177,12 @@ def curve(
     questions: int = QUESTIONS,
 ) -> Curve:
     if name in SLOW:
-        seeds, shares = min(seeds, SLOW_SEEDS), [item for item in shares if item in SLOW_SHARES]
+        seeds, shares = min(seeds, SLOW_SEEDS), [budget_share for budget_share in shares if budget_share in SLOW_SHARES]
     result = {
-        item: spread(partial(play, grid, name, item, prior=prior, questions=questions), range(seeds)) for item in shares
+        budget_share: spread(partial(play, grid, name, budget_share, prior=prior, questions=questions), range(seeds))
+        for budget_share in shares
     }
-    result = {item: row for item, row in result.items() if None not in row}
+    result = {budget_share: row for budget_share, row in result.items() if None not in row}
     return Curve.of([*result], [*result.values()])
 
 
@@ -189,27 +195,27 @@ def ratio(ours: Curve, rival: Curve, regret: float, is_bound: bool = False) -> J
     """
     random, seeds = np.random.default_rng(0), min(ours.regret.shape[1], rival.regret.shape[1])
     spends = ours.spend(regret), rival.spend(regret)
-    data: Json = {"ours": shown(spends[0]), "rival": shown(spends[1])}
-    data["is a bound"] = not (is_bound or ours.has_more_than(regret))
+    row: Json = {"ours": shown(spends[0]), "rival": shown(spends[1])}
+    row["is a bound"] = not (is_bound or ours.has_more_than(regret))
     if not (is_bound or rival.has_more_than(regret)):
-        return data | {"ratio": None, "low": None, "high": None}
+        return row | {"ratio": None, "low": None, "high": None}
     ratios = []
     for _ in range(2_000):
-        numbers = random.integers(0, seeds, seeds)
-        item, other_value = ours.spend(regret, numbers), rival.spend(regret, numbers)
-        ratios.append(1.0 if item == other_value else item / other_value)
+        seed_numbers = random.integers(0, seeds, seeds)
+        our_spend, rival_spend = ours.spend(regret, seed_numbers), rival.spend(regret, seed_numbers)
+        ratios.append(1.0 if our_spend == rival_spend else our_spend / rival_spend)
     low, high = np.quantile(ratios, (0.025, 0.975), method="inverted_cdf")
-    return data | {"ratio": shown(spends[0] / spends[1]), "low": shown(low), "high": shown(high)}
+    return row | {"ratio": shown(spends[0] / spends[1]), "low": shown(low), "high": shown(high)}
 
 
 def cold(grid: ScoreGrid, seeds: int, without: Sequence[str] = ()) -> Json:
     curves = {name: curve(grid, name, seeds) for name in (OURS, *RIVALS) if name not in without}
     return {
         "floor": floor(grid, seeds),
-        "seeds": {name: item.regret.shape[1] for name, item in curves.items() if item.regret.size},
-        "curves": {name: item.json() for name, item in curves.items()},
+        "seeds": {name: rival.regret.shape[1] for name, rival in curves.items() if rival.regret.size},
+        "curves": {name: rival.json() for name, rival in curves.items()},
         "spend for equal regret": {
-            f"{regret:g}": {name: ratio(curves[OURS], item, regret) for name, item in curves.items() if name != OURS}
+            f"{regret:g}": {name: ratio(curves[OURS], rival, regret) for name, rival in curves.items() if name != OURS}
             for regret in (1.0, 0.8, 0.7, 0.6)
         },
     }
@@ -224,19 +230,19 @@ def floor(grid: ScoreGrid, seeds: int, questions: int = QUESTIONS) -> float:
 
 def small(grid: ScoreGrid, seeds: int) -> Json:
     """Small sets, of each of which as many tuning questions are drawn as it has."""
-    data: Json = {}
+    rows: Json = {}
     for name in SMALL:
         own = ScoreGrid.load(KEPT / f"{name}.npz")
         size = own.scores.shape[1]
-        curves = {item: curve(own, item, seeds, (), SMALL_SHARES, size) for item in (OURS, *COLD)}
-        data[name] = {
+        curves = {strategy: curve(own, strategy, seeds, (), SMALL_SHARES, size) for strategy in (OURS, *COLD)}
+        rows[name] = {
             "questions": size,
             "mean of the best": share(own.truth.max()),
             "regret of the default": round(100 * (own.truth.max() - own.truth[0]), 3),
             "floor": floor(own, seeds, size),
-            "curves": {item: strategy_curve.json() for item, strategy_curve in curves.items()},
+            "curves": {strategy: strategy_curve.json() for strategy, strategy_curve in curves.items()},
         }
-    return data
+    return rows
 
 
 def answers(grid: ScoreGrid, seeds: int) -> Json:
@@ -255,16 +261,16 @@ def answers(grid: ScoreGrid, seeds: int) -> Json:
 
 def warm(grid: ScoreGrid, seeds: int) -> Json:
     """On each corpus alone: with the flows that are best on the others, and without."""
-    data: Json = {}
+    rows: Json = {}
     names = np.unique(grid.sets).tolist()
     for name in names:
-        own, other_sets = grid.of_sets(name), grid.of_sets(*(other_name for other_name in names if other_name != name))
-        prior = np.argsort(-other_sets.truth, kind="stable")[:WARM_FLOWS].tolist()
+        own, other_grid = grid.of_sets(name), grid.of_sets(*(other_name for other_name in names if other_name != name))
+        prior = np.argsort(-other_grid.truth, kind="stable")[:WARM_FLOWS].tolist()
         curves = {"warm": curve(own, OURS, seeds, prior, WARM_SHARES)} | {
             f"{item}, cold": curve(own, item, seeds, (), WARM_SHARES) for item in (OURS, *COLD)
         }
         rivals = [curves[f"{item}, cold"] for item in COLD]
-        data[name] = {
+        rows[name] = {
             "questions": own.scores.shape[1],
             "curves": {name: item.json() for name, item in curves.items()},
             "spend at a regret of 1": {name: shown(item.spend(1.0)) for name, item in curves.items()},
@@ -273,17 +279,17 @@ def warm(grid: ScoreGrid, seeds: int) -> Json:
                 curves["warm"], min(rivals, key=lambda one: one.spend(1.0)), 1.0, is_bound=True
             ),
         }
-    return data
+    return rows
 
 
 def pair(grid: ScoreGrid, seeds: int = 20, budget: float = 0.1) -> Json:
     """In how many studies the choice is one of the flows with both candidates of a planted pair."""
     planted, pair_flows = grid.with_pair()
-    data: Json = {"share of flows": share(len(pair_flows) / len(grid.points)), "budget": budget, "seeds": seeds}
+    counts: Json = {"share of flows": share(len(pair_flows) / len(grid.points)), "budget": budget, "seeds": seeds}
     for name in (OURS, "third", "halving", "random", "greedy", "grid"):
         played = spread(partial(_is_in, planted, pair_flows, name, budget), range(seeds))
-        data[name] = sum(played)
-    return data
+        counts[name] = sum(played)
+    return counts
 
 
 def _is_in(planted: ScoreGrid, numbers: Ints, name: str, budget: float, seed: int) -> bool:
@@ -293,16 +299,16 @@ def _is_in(planted: ScoreGrid, numbers: Ints, name: str, budget: float, seed: in
 
 def prove(grid: ScoreGrid, simulations: int) -> Json:
     """How often a race drops the true best, and what share of the grid it asks."""
-    data: Json = {}
+    result: Json = {}
     for questions in (500, 1_000):
         raced = spread(partial(_race, grid, questions), range(simulations))
-        dropped, rows = (np.array(item) for item in zip(*raced, strict=True))
-        data[str(questions)] = {
+        dropped, rows = (np.array(column) for column in zip(*raced, strict=True))
+        result[str(questions)] = {
             "simulations": simulations,
             "true best dropped": share(float(dropped.mean())),
             "share of the grid": share(float(rows.mean())),
         }
-    return data
+    return result
 
 
 def _race(grid: ScoreGrid, questions: int, seed: int) -> tuple[bool, float]:
@@ -312,7 +318,7 @@ def _race(grid: ScoreGrid, questions: int, seed: int) -> tuple[bool, float]:
 
 def intervals(grid: ScoreGrid, draws: int) -> Json:
     """How often the interval of a report holds the true mean of the chosen flow."""
-    data: Json = {}
+    rows: Json = {}
     for name, strategy, budget, questions, fresh in (
         ("300 choose, 200 fresh", OURS, 0.05, 300, 200),
         ("500 choose, 300 fresh", OURS, 0.05, 500, 300),
@@ -322,15 +328,15 @@ def intervals(grid: ScoreGrid, draws: int) -> Json:
         ("100 choose and report, all flows asked", "grid", 1.0, 100, 0),
     ):
         reports = spread(partial(_reported, grid, strategy, budget, questions, fresh), range(draws))
-        holds, bias, width, bounded = (np.array(item, np.float64) for item in zip(*reports, strict=True))
-        data[name] = {
+        holds, bias, width, bounded = (np.array(column, np.float64) for column in zip(*reports, strict=True))
+        rows[name] = {
             "draws": draws,
             "covers": share(holds.mean()),
             "bias, points": round(100 * bias.mean(), 3),
             "width, points": round(100 * width.mean(), 3),
             "regret bound holds": share(bounded.mean()) if fresh else None,
         }
-    return data
+    return rows
 
 
 def _reported(
@@ -375,18 +381,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     grid = ScoreGrid.load(options.matrix) if options.matrix else ScoreGrid.simulated()
-    previous_data = json.loads(options.out.read_text("utf-8")) if options.out and options.out.exists() else {}
-    data = kept(previous_data, about(grid, options.matrix.name if options.matrix else "simulated"))
-    data["regret of the default"] = round(100 * (grid.truth.max() - grid.truth[0]), 3)
+    earlier = json.loads(options.out.read_text("utf-8")) if options.out and options.out.exists() else {}
+    result = kept(earlier, about(grid, options.matrix.name if options.matrix else "simulated"))
+    result["regret of the default"] = round(100 * (grid.truth.max() - grid.truth[0]), 3)
     for part in options.only or parts_of(grid):
-        data[part] = (partial(cold, without=options.without) if part == "cold" else PARTS[part])(grid, options.seeds)
-        data["seeds"][part] = options.seeds
-        publish("strategies", data, options.out)
+        result[part] = (partial(cold, without=options.without) if part == "cold" else PARTS[part])(grid, options.seeds)
+        result["seeds"][part] = options.seeds
+        publish("strategies", result, options.out)
         if options.out:
             curves = options.out.with_suffix(".svg")
-            options.out.with_suffix(".md").write_text(page(data, curves.name), encoding="utf-8")
-            if "cold" in data:
-                curves.write_text(plot(data["cold"]), encoding="utf-8")
+            options.out.with_suffix(".md").write_text(page(result, curves.name), encoding="utf-8")
+            if "cold" in result:
+                curves.write_text(plot(result["cold"]), encoding="utf-8")
 
 
 def parts_of(grid: ScoreGrid) -> Sequence[str]:
@@ -402,11 +408,11 @@ def about(grid: ScoreGrid, scores: str) -> Json:
     return {"scores": scores, **numbers, "mean of the best": share(grid.truth.max())}
 
 
-def kept(previous_data: Json, now: Json) -> Json:
+def kept(earlier: Json, now: Json) -> Json:
     """The parts of a result of before, if they are of the same grid."""
-    same = all(previous_data.get(name) == value for name, value in now.items())
-    parts = {part: previous_data[part] for part in PARTS if part in previous_data} if same else {}
-    return now | {"seeds": {part: previous_data["seeds"][part] for part in parts}} | parts
+    same = all(earlier.get(name) == value for name, value in now.items())
+    parts = {part: earlier[part] for part in PARTS if part in earlier} if same else {}
+    return now | {"seeds": {part: earlier["seeds"][part] for part in parts}} | parts
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def _cold(result: Mapping[str, Any], cold: Mapping[str, Any]) -> Iterable[str]:
     yield f"The flow that is best on all tuning questions has a regret of {cold['floor']:.2f}: the floor. The default"
     yield f"flow, with which `neighbours` and `greedy` begin, has {result['regret of the default']:.2f}."
     yield ""
-    for text, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
-        yield f"{text.capitalize()} by budget:"
+    for column, form in (("regret", "{regret:.2f} ± {standard error:.2f}"), ("spent", "{spent:.1%}")):
+        yield f"{column.capitalize()} by budget:"
         yield ""
         yield from _by_budget(cold["curves"], budgets, form)
         yield ""
@@ -103,8 +103,8 @@ def _ratio(row: Mapping[str, float | None]) -> str:
         return f"{row['ours']:.1%}; the rival's least budget, {row['rival']:.1%}, is below"
     ends = f"{row['low']:.2f}, {'∞' if row['high'] is None else format(row['high'], '.2f')}"
     tie = ", a tie" if (row["low"] or 0) <= 1 <= (row["high"] or float("inf")) else ""
-    text = "≤ " if row.get("is a bound") else ""
-    return f"{text}{row['ratio']:.2f} [{ends}]{tie}: {row['ours']:.1%} / {row['rival']:.1%}"
+    sign = "≤ " if row.get("is a bound") else ""
+    return f"{sign}{row['ratio']:.2f} [{ends}]{tie}: {row['ours']:.1%} / {row['rival']:.1%}"
 
 
 def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
@@ -113,20 +113,20 @@ def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
     yield ""
     first = next(iter(warm.values()))
     rows = []
-    for name, item in warm.items():
-        spends, request = item["spend at a regret of 1"], item["rows at a regret of 1"]
-        texts = [
-            ("never" if spend is None else f"{spend:.2%} ({request[set_name]:.2%})")
-            for set_name, spend in spends.items()
+    for name, part in warm.items():
+        spends, row_counts = part["spend at a regret of 1"], part["rows at a regret of 1"]
+        cells = [
+            ("never" if spend is None else f"{spend:.2%} ({row_counts[strategy]:.2%})")
+            for strategy, spend in spends.items()
         ]
-        rows.append([name, str(item["questions"]), *texts, _ratio(item["warm against the best cold rival"])])
+        rows.append([name, str(part["questions"]), *cells, _ratio(part["warm against the best cold rival"])])
     yield from _table(["set", "questions", *first["spend at a regret of 1"], "warm / best cold rival"], rows)
-    for name, item in warm.items():
+    for name, part in warm.items():
         yield ""
         yield f"{name}, regret by budget:"
         yield ""
-        budgets = [row["budget"] for row in item["curves"]["warm"]]
-        yield from _by_budget(item["curves"], budgets, "{regret:.2f} ± {standard error:.2f}")
+        budgets = [row["budget"] for row in part["curves"]["warm"]]
+        yield from _by_budget(part["curves"], budgets, "{regret:.2f} ± {standard error:.2f}")
 
 
 def _answers(answers: Mapping[str, Any], seeds: int) -> Iterable[str]:
@@ -144,13 +144,13 @@ def _small(small: Mapping[str, Any], seeds: int) -> Iterable[str]:
     yield ""
     shares = [row["budget"] for row in next(iter(small.values()))["curves"]["neighbours"]]
     rows = []
-    for name, item in small.items():
-        about = [name, str(item["questions"]), f"{item['regret of the default']:.2f}", f"{item['floor']:.2f}"]
-        for strategy, curve in item["curves"].items():
+    for name, part in small.items():
+        about = [name, str(part["questions"]), f"{part['regret of the default']:.2f}", f"{part['floor']:.2f}"]
+        for strategy, curve in part["curves"].items():
             texts_by_budget = {row["budget"]: "{regret:.2f} ± {standard error:.2f}".format(**row) for row in curve}
             rows.append([*about, strategy, *(texts_by_budget.get(share, "") for share in shares)])
             about = [""] * len(about)
-    yield from _table(["set", "questions", "default", "floor", "strategy", *(f"{item:.0%}" for item in shares)], rows)
+    yield from _table(["set", "questions", "default", "floor", "strategy", *(f"{part:.0%}" for part in shares)], rows)
 
 
 def _pair(pair: Mapping[str, Any]) -> Iterable[str]:

@@ -100,25 +100,25 @@ def without_network() -> None:
 
 def main() -> None:
     name, way, folder, questions, place = sys.argv[1:]
-    data = json.loads(Path(questions).read_text())
+    texts = json.loads(Path(questions).read_text())
     side = {"spolia": spolia, "lazyllm": lazyllm}[name]()
     began, ticked = time.process_time(), time.perf_counter()
     ask = side(way, Path(folder), Path(place))
     ask("Which film came out first?")
     indexed, wall = time.process_time() - began, time.perf_counter() - ticked
-    times = [float("inf")] * len(data)
-    for index in list(range(len(data))) * ROUNDS:
+    times = [float("inf")] * len(texts)
+    for index in list(range(len(texts))) * ROUNDS:
         began = time.process_time()
-        ask(data[index])
+        ask(texts[index])
         times[index] = min(times[index], (time.process_time() - began) * 1e3)
-    rows = [ask(question) for question in data]
-    scores = [[score for _, score in hits] for hits in rows]
+    answers = [ask(question) for question in texts]
+    scores = [[score for _, score in hits] for hits in answers]
     figures = {
         "indexed_cpu_s": indexed,
         "indexed_wall_s": wall,
         "asked_ms": times,
-        "ordered": sum(item == sorted(item, reverse=True) for item in scores),
-        "right": sum(any(title in text for text, _ in hits) for title, hits in zip(data, rows, strict=True)),
+        "ordered": sum(ranking == sorted(ranking, reverse=True) for ranking in scores),
+        "right": sum(any(title in text for text, _ in hits) for title, hits in zip(texts, answers, strict=True)),
         "nodes": sum(len(lines(path.read_text("utf-8"))) for path in Path(folder).iterdir()),
     }
     print(json.dumps(figures))

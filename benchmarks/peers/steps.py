@@ -90,13 +90,13 @@ def llamaindex() -> Callable[[int], Any]:
 def main() -> None:
     logging.disable(logging.CRITICAL)
     work = {"haystack": haystack, "langchain": langchain, "llamaindex": llamaindex}[sys.argv[1]]()
-    shares = []
+    times = []
     for _ in range(7):
         began = time.process_time()
         for index in range(200):
             work(index)
-        shares.append((time.process_time() - began) / 200 / STEPS * 1e6)
-    print(json.dumps(round(statistics.median(shares), 3)))
+        times.append((time.process_time() - began) / 200 / STEPS * 1e6)
+    print(json.dumps(round(statistics.median(times), 3)))
 
 
 if __name__ == "__main__":

@@ -110,9 +110,9 @@ def world(folder: Path) -> World:
 @step
 def half(query: Query, *, search: Any, is_first: bool) -> Ranking:
     """What lies in one half of the documents, of the first twenty."""
-    hits = search(query)
-    kept_hits = tuple(hit for hit in hits.hits if _in_first(hit.node.document) is is_first)
-    return hits.but(hits=kept_hits[:10])
+    ranking = search(query)
+    own_hits = tuple(hit for hit in ranking.hits if _in_first(hit.node.document) is is_first)
+    return ranking.but(hits=own_hits[:10])
 
 
 def _in_first(document: str) -> bool:
@@ -138,9 +138,9 @@ class GoldScorer(Value):
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
         hops = next(item.hops for item in self.chains if normalize_text(item.item.question) == normalize_text(query))
         parts = [item.split(JOINT) for item in texts]
-        gold = {part for entry in parts for part in entry if any(hop.is_supported(part) for hop in hops)}
+        gold = {part for sentences in parts for part in sentences if any(hop.is_supported(part) for hop in hops)}
         needed = min(len(gold), max(map(len, parts), default=1)) or 1
-        return tuple(float(sum(part in gold for part in entry) >= needed) for entry in parts)
+        return tuple(float(sum(part in gold for part in sentences) >= needed) for sentences in parts)
 
 
 class KeptVectors(MiniLM):
@@ -187,7 +187,7 @@ class Folded(NamedTuple):
 def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], items: Sequence[Item]) -> Folded:
     """Train on four folds, and test on the fifth."""
     own, result = folds(items, OUTER), Folded([], [], {}, [], 0.0)
-    total = 0.0
+    cpu_s = 0.0
     for fold in range(OUTER):
         trainer = make()
         trainer.label_items = lambda subset, seed: [row for row in rows if row.item in {one.id for one in subset}]  # type: ignore[method-assign]
@@ -198,7 +198,7 @@ def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], 
             trainer.step(index / trainer.steps)
         with tempfile.TemporaryDirectory() as folder:
             weights = written(trainer, Path(folder))
-            total += time.process_time() - began
+            cpu_s += time.process_time() - began
             classifier = TextClassifier.from_plain(trainer.part, weights.plain(trainer.part))
             new = [row for row in rows if own[row.item] == fold]
             result.rows.extend(new)
@@ -206,28 +206,25 @@ def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], 
             cells = asked(trainer.trained(weights), tested)
         result.cells.update(zip((item.id for item in tested), cells, strict=True))
         result.notes.append(trainer.notes[-1])
-    return result._replace(training_cpu_s=round(total, 1))
+    return result._replace(training_cpu_s=round(cpu_s, 1))
 
 
 def compared(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: str) -> dict[str, Any]:
     """EM and tokens of each policy, and how they differ from one of them."""
     verdicts = {}
     for name, cell in cells.items():
-        separate_difference = difference(
-            [entry.em for entry in cell], [entry.em for entry in cells[base]], range=(0, 1)
-        )
+        gain = difference([figure.em for figure in cell], [figure.em for figure in cells[base]], range=(0, 1))
         of_sets = {
-            kind: round(100 * fmean(entry.em for entry, item in zip(cell, items, strict=True) if item.type == kind), 1)
+            kind: round(
+                100 * fmean(figure.em for figure, item in zip(cell, items, strict=True) if item.type == kind), 1
+            )
             for kind in SETS
         }
         verdicts[name] = {
-            "EM": round(100 * fmean(entry.em for entry in cell), 1),
+            "EM": round(100 * fmean(figure.em for figure in cell), 1),
             "EM_of_sets": of_sets,
-            "EM_change": [
-                round(100 * entry, 1)
-                for entry in (separate_difference.mean, separate_difference.low, separate_difference.high)
-            ],
-            "tokens": round(fmean(entry.tokens for entry in cell)),
+            "EM_change": [round(100 * figure, 1) for figure in (gain.mean, gain.low, gain.high)],
+            "tokens": round(fmean(figure.tokens for figure in cell)),
         }
     return verdicts
 
@@ -238,16 +235,16 @@ def told(fold_result: Folded, labels: Sequence[str]) -> dict[str, Any]:
     right: dict[str, list[bool]] = {}
     for row, is_right in zip(fold_result.rows, chances.argmax(axis=1) == truth.argmax(axis=1), strict=True):
         right.setdefault(row.item, []).append(bool(is_right))
-    by_question = interval([fmean(item) for item in right.values()])
+    by_question = interval([fmean(scores) for scores in right.values()])
     frequent, usual = int(truth.sum(axis=0).argmax()), dict[str, list[bool]]()
     for row in fold_result.rows:
         usual.setdefault(row.item, []).append(row.label == frequent)
-    gain = difference(*([fmean(item) for item in all_values.values()] for all_values in (right, usual)), range=(0, 1))
+    gain = difference(*([fmean(scores) for scores in by_item.values()] for by_item in (right, usual)), range=(0, 1))
     return {
         "rows": len(fold_result.rows),
         "labels": {label: int(truth[:, index].sum()) for index, label in enumerate(labels)},
-        "accuracy": [round(100 * entry, 1) for entry in (by_question.mean, by_question.low, by_question.high)],
-        "over_most_frequent_label": [round(100 * entry, 2) for entry in (gain.mean, gain.low, gain.high)],
+        "accuracy": [round(100 * figure, 1) for figure in (by_question.mean, by_question.low, by_question.high)],
+        "over_most_frequent_label": [round(100 * figure, 2) for figure in (gain.mean, gain.low, gain.high)],
         "most_frequent_label": round(100 * float(truth.mean(axis=0).max()), 1),
         "calibration_error": round(100 * calibration_error(chances, truth), 1),
         "training_cpu_s": fold_result.training_cpu_s,
@@ -287,7 +284,7 @@ def part(
 def router(here: World) -> dict[str, Any]:
     search = here.search(15)
     arms = {name: asked(flow, here.items) for name, flow in strategies(here.reader, search).items()}
-    cheapest = [next((item for item in entry if item.em == 1), entry[1]) for entry in zip(*arms.values(), strict=True)]
+    cheapest = [next((cell for cell in cells if cell.em == 1), cells[1]) for cells in zip(*arms.values(), strict=True)]
     policies = {"one": arms["one"], "several": arms["several"], "oracle": cheapest}
     policies["simulated model"] = asked(adaptive_rag(here.reader, search), here.items)
     return part(here, lambda reads: RouterTrainer(here.reader, search, reads), policies, "several", KeptVectors())
@@ -319,11 +316,11 @@ def verifier(here: World) -> dict[str, Any]:
     rounds = [asked(trainer.untrained(), here.items, sample) for sample in range(3)]
     best = [
         next(
-            (Cell(1.0, sum(item.tokens for item in entry[:index])) for index in (1, 2, 3) if entry[index - 1].em == 1),
+            (Cell(1.0, sum(cell.tokens for cell in cells[:index])) for index in (1, 2, 3) if cells[index - 1].em == 1),
             None,
         )
-        or Cell(0.0, sum(item.tokens for item in entry))
-        for entry in zip(*rounds, strict=True)
+        or Cell(0.0, sum(cell.tokens for cell in cells))
+        for cells in zip(*rounds, strict=True)
     ]
     policies = {"none": rounds[0], "oracle": best}
     return part(here, lambda reads: VerifierTrainer(here.reader, search, reads), policies, "none")
@@ -339,14 +336,14 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        here, found_result = world(folder), {}
+        here, parts = world(folder), {}
         for name, measured in PARTS.items():
             file = folder / f"{name}.json"
             if not file.exists():
                 file.write_text(json.dumps(measured(here)))
-            found_result[name] = json.loads(file.read_text())
+            parts[name] = json.loads(file.read_text())
     note = "answers of the simulated reader; labels from gold; no language model was asked"
-    result = {"simulated": note, "profile": repr(PROFILE), "questions": EACH * len(SETS), "parts": found_result}
+    result = {"simulated": note, "profile": repr(PROFILE), "questions": EACH * len(SETS), "parts": parts}
     publish("classifiers", result, options.out)
 
 

@@ -82,9 +82,9 @@ PARTS: dict[str, tuple[str, Callable[[Path], Trained]]] = {
 }
 
 
-def told(data: str, trained: Trained) -> dict[str, Any]:
+def told(data: str, training: Trained) -> dict[str, Any]:
     names = ("sha256", "questions", "steps", "score", "cost", "settings", "notes")
-    return {"data": data} | {name: trained.card[name] for name in names}
+    return {"data": data} | {name: training.card[name] for name in names}
 
 
 def main() -> None:

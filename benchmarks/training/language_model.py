@@ -48,16 +48,16 @@ def likelihoods(model: LocalModel, rows: Sequence[dict[str, Any]]) -> dict[str, 
     """ln P of a token of the reply, by question: the mean over its rows."""
     by_item: dict[str, list[float]] = {}
     for row in rows:
-        prompt = Prompt(tuple(Message(entry["role"], entry["content"]) for entry in row["prompt"]))
+        prompt = Prompt(tuple(Message(message["role"], message["content"]) for message in row["prompt"]))
         reply = model.continuation(prompt, row["completion"][0]["content"])
         by_item.setdefault(row["id"], []).append(fmean(token.logprob for token in reply))
-    return {item: fmean(element) for item, element in by_item.items()}
+    return {item: fmean(values) for item, values in by_item.items()}
 
 
 def result(kind: str, folder: Path, steps: int) -> dict[str, Any]:
     rows = written(kind, folder / "world", folder / f"{kind}.jsonl")
     held_out_ids = set(sorted({row["id"] for row in rows})[::EVERY])
-    learned, other_rows = (
+    learned, held_out_rows = (
         [row for row in rows if (row["id"] in held_out_ids) is is_held_out] for is_held_out in (False, True)
     )
     (folder / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in learned))
@@ -65,15 +65,15 @@ def result(kind: str, folder: Path, steps: int) -> dict[str, Any]:
         folder / f"{kind}.jsonl", str(folder / "base"), folder / kind, TUNING[KINDS[kind]], steps=steps, seed=SEED
     )
     models = (LocalModel(str(folder / "base"), window=POSITIONS), LocalModel(str(folder / kind), window=POSITIONS))
-    previous_values, later_values = (list(likelihoods(model, other_rows).values()) for model in models)
+    values_before, values_after = (list(likelihoods(model, held_out_rows).values()) for model in models)
     logarithms = (-float("inf"), 0.0)
-    gain = difference(later_values, previous_values, range=logarithms)
+    gain = difference(values_after, values_before, range=logarithms)
     return {
         "method": KINDS[kind],
         "rows": len(learned),
         "questions_kept_apart": len(held_out_ids),
-        "before": fmean(previous_values),
-        "after": fmean(later_values),
+        "before": fmean(values_before),
+        "after": fmean(values_after),
         "gain": gain.json(),
         "cost": tuned.card["cost"],
     }
@@ -88,9 +88,9 @@ def main() -> None:
         folder = Path(temporary)
         FictionalWorld(7, people=300, questions=300).write(folder / "world")
         llama(folder / "base", positions=POSITIONS)
-        found_result = {kind: result(kind, folder, options.steps) for kind in KINDS}
+        results = {kind: result(kind, folder, options.steps) for kind in KINDS}
     note = "a model with random weights; rows with the words of the simulated reader"
-    publish("language_model", {"simulated": note, "steps": options.steps, "kinds": found_result}, options.out)
+    publish("language_model", {"simulated": note, "steps": options.steps, "kinds": results}, options.out)
 
 
 if __name__ == "__main__":

@@ -151,16 +151,16 @@ class Pool:
     def folds(self) -> list[int]:
         """The fold of each question, by what it shares a gold passage with."""
         root: dict[tuple[str, str], int] = {}
-        numbers = list(range(len(self.items)))
+        parents = list(range(len(self.items)))
 
         def top(index: int) -> int:
-            while numbers[index] != index:
-                index = numbers[index]
+            while parents[index] != index:
+                index = parents[index]
             return index
 
         for index, item in enumerate(self.items):
             for mark in link_keys_of(item):
-                numbers[top(index)] = top(root.setdefault(mark, index))
+                parents[top(index)] = top(root.setdefault(mark, index))
         groups: dict[int, list[int]] = {}
         for index in range(len(self.items)):
             groups.setdefault(top(index), []).append(index)
@@ -189,7 +189,7 @@ def fitted(pool: Pool, passes: int, trees: bool = False) -> list[Score]:
 
 def rank(pool: Pool, passes: Sequence[Score]) -> list[Ranked]:
     """The positions of the candidates of each question, best first."""
-    results = []
+    rankings = []
     for (question, _), first in zip(pool.questions, pool.examples, strict=True):
         example = first
         for index, linear in enumerate(passes):
@@ -199,19 +199,19 @@ def rank(pool: Pool, passes: Sequence[Score]) -> list[Ranked]:
                 )
             scores = linear.contributions(example.candidates.features).sum(axis=1)
         positions = example.candidates.positions
-        results.append(positions[np.lexsort((positions, -scores))].tolist())
-    return results
+        rankings.append(positions[np.lexsort((positions, -scores))].tolist())
+    return rankings
 
 
 def cross_validated(pool: Pool, passes: int, trees: bool = False) -> list[Ranked]:
-    results: list[Ranked] = [[] for _ in pool.items]
+    rankings: list[Ranked] = [[] for _ in pool.items]
     for fold in range(FOLDS):
-        inside = [index for index, item in enumerate(pool.folds) if item == fold]
-        outside = [index for index, item in enumerate(pool.folds) if item != fold]
+        inside = [index for index, own_fold in enumerate(pool.folds) if own_fold == fold]
+        outside = [index for index, own_fold in enumerate(pool.folds) if own_fold != fold]
         weights = fitted(pool.some(outside), passes, trees)
         for index, ranking in zip(inside, rank(pool.some(inside), weights), strict=True):
-            results[index] = ranking
-    return results
+            rankings[index] = ranking
+    return rankings
 
 
 def random_gold(pool: Pool) -> list[Ranked]:
@@ -233,18 +233,18 @@ def by_graph(pool: Pool) -> list[Ranked]:
         NodeGraph(group, (SharedEntities("entity"),)), top_k=10
     )
     keys = question.snapshot.open.records(group.name).keys
-    results = []
+    rankings = []
     for item in pool.items:
         ids = [node.id for node in flow(Query(item.question)).nodes]
         node_keys = question.snapshot.keys_of(ids)
-        results.append(np.searchsorted(keys, [node_keys[entry] for entry in ids]).tolist())
-    return results
+        rankings.append(np.searchsorted(keys, [node_keys[passage_id] for passage_id in ids]).tolist())
+    return rankings
 
 
 def by_hand(pool: Pool) -> list[Ranked]:
     weights = np.array([HAND.get(name, 0.0) for name in FEATURES])
-    zeros, unit_values = np.zeros(len(FEATURES)), np.ones(len(FEATURES))
-    return rank(pool, [LinearScore(zeros, unit_values, weights)])
+    zeros, ones = np.zeros(len(FEATURES)), np.ones(len(FEATURES))
+    return rank(pool, [LinearScore(zeros, ones, weights)])
 
 
 def few(pool: Pool) -> list[float]:
@@ -261,16 +261,16 @@ def few(pool: Pool) -> list[float]:
 
 def recalls(pool: Pool, rankings: Sequence[Ranked], top_k: int) -> list[float]:
     golds = (gold for _, gold in pool.questions)
-    return [len(gold.intersection(result[:top_k])) / len(gold) for gold, result in zip(golds, rankings, strict=True)]
+    return [len(gold.intersection(ranking[:top_k])) / len(gold) for gold, ranking in zip(golds, rankings, strict=True)]
 
 
 def scored(pool: Pool, rankings: Sequence[Ranked], against: Sequence[Ranked] | None = None) -> Row:
     """R@5 and the share of questions with all gold in the best ten, in percent; the gain over another ranking."""
-    values = recalls(pool, rankings, 5)
-    sample = Sample(list(zip(values, recalls(pool, against or rankings, 5), strict=True)))
+    shares = recalls(pool, rankings, 5)
+    sample = Sample(list(zip(shares, recalls(pool, against or rankings, 5), strict=True)))
     row: Row = {
         "R@5": percent(sample.interval(0)),
-        "all@10": 100 * float(np.mean([value == 1 for value in recalls(pool, rankings, 10)])),
+        "all@10": 100 * float(np.mean([share == 1 for share in recalls(pool, rankings, 10)])),
     }
     return row | ({"gain": percent(sample.difference(0, 1))} if against is not None else {})
 
@@ -343,11 +343,11 @@ def rows_of(pools: Pools, name: str, known_rows: Mapping[str, Row] = {}) -> dict
         return pools.own[name]
 
     def pool_others() -> Pool:
-        item, other_pool = (drawn(pools.own[set], range(len(pools.own[set].items))) for set in SETS if set != name)
-        return item + other_pool
+        first, second = (drawn(pools.own[set], range(len(pools.own[set].items))) for set in SETS if set != name)
+        return first + second
 
-    def base(text: str) -> Row:
-        return scored(pool(), baselines(pool())[text])
+    def base(way: str) -> Row:
+        return scored(pool(), baselines(pool())[way])
 
     def learned_by(rankings: Callable[[], list[Ranked]]) -> Row:
         return scored(pool(), rankings(), baselines(pool())["RRF"])
@@ -362,7 +362,7 @@ def rows_of(pools: Pools, name: str, known_rows: Mapping[str, Row] = {}) -> dict
         "other sets": lambda: rank(pool(), fitted(pool_others(), 2)),
     }
     rows: dict[str, Callable[[], Row]] = {
-        **{text: lambda which=text: base(which) for text in ("BM25", "MiniLM", "RRF")},
+        **{name_of_base: lambda which=name_of_base: base(which) for name_of_base in ("BM25", "MiniLM", "RRF")},
         **{way: lambda do=do: learned_by(do) for way, do in ways.items()},
         "ten questions, one pass": lambda: {"R@5": {"mean": 100 * float(np.mean(few(pool())))}},
     }
@@ -382,8 +382,8 @@ def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
             return scored(pool, rrf)
         if way == "own questions":
             return scored(pool, cross_validated(pool, 2), rrf)
-        item, other_pool = (drawn(select_rows(set), range(len(select_rows(set).items))) for set in SETS if set != name)
-        return scored(pool, rank(pool, fitted(item + other_pool, 2)), rrf)
+        first, second = (drawn(select_rows(set), range(len(select_rows(set).items))) for set in SETS if set != name)
+        return scored(pool, rank(pool, fitted(first + second, 2)), rrf)
 
     ways = ("RRF", "own questions", "other sets")
     return {
@@ -393,8 +393,8 @@ def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
 
 def everything(pools: Pools) -> Pool:
     """What the shipped weights are trained on."""
-    pool, other_pool, third = (drawn(pools.own[name], range(len(pools.own[name].items))) for name in SETS)
-    return pool + other_pool + third
+    first, second, third = (drawn(pools.own[name], range(len(pools.own[name].items))) for name in SETS)
+    return first + second + third
 
 
 def cost(pools: Pools) -> Row:
@@ -404,7 +404,7 @@ def cost(pools: Pools) -> Row:
     features_cpu_s = sum(pools.own[name].cpu_ms * min(EACH, len(pools.own[name].items)) / 1000 for name in SETS)
     weights = fitted(training_set, 2)
     trained = time.process_time() - began
-    item = {}
+    costs = {}
     for name, pool in [*pools.own.items(), (MERGED, pools.merged)]:
         questions = [replace(question) for question, _ in pool.questions[:150]]
         for question in questions:
@@ -412,13 +412,13 @@ def cost(pools: Pools) -> Row:
         began = time.process_time()
         for question in questions:
             rank_candidates(question, weights)
-        item[name] = {
+        costs[name] = {
             "passages": questions[0].links.count,
             "cpu_ms": round(1000 * (time.process_time() - began) / len(questions), 2),
         }
-    size = len(json.dumps({"passes": [weight.plain() for weight in weights]}))
+    size = len(json.dumps({"passes": [linear.plain() for linear in weights]}))
     return {
-        "question": item,
+        "question": costs,
         "training_cpu_s": round(trained + features_cpu_s, 2),
         "trained_on": len(training_set.items),
         "bytes": size,

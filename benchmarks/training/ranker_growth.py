@@ -52,16 +52,17 @@ def measured(folder: Path) -> dict[str, float]:
         first = prepare_question(snapshot, group, "entity", EMBEDDER, questions[0], frozenset(), None)
         rank_candidates(first, passes)
         set_up = time.process_time() - began
-        groups = [
-            prepare_question(snapshot, group, "entity", EMBEDDER, entry, frozenset(), None) for entry in questions[1:]
+        prepared = [
+            prepare_question(snapshot, group, "entity", EMBEDDER, question, frozenset(), None)
+            for question in questions[1:]
         ]
-        assert all(entry.ranks and entry.fused for entry in groups)
+        assert all(question.ranks and question.fused for question in prepared)
         began = time.process_time()
-        for entry in groups:
-            rank_candidates(entry, passes)
-        share = (time.process_time() - began) / len(groups)
+        for question in prepared:
+            rank_candidates(question, passes)
+        seconds = (time.process_time() - began) / len(prepared)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"set_up_s": round(set_up, 2), "question_ms": round(1000 * share, 2), "peak_mb": round(peak)}
+    return {"set_up_s": round(set_up, 2), "question_ms": round(1000 * seconds, 2), "peak_mb": round(peak)}
 
 
 def grown(passages: int) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def main() -> None:
     if options.of:
         print(json.dumps(measured(options.of)))
         return
-    publish("ranker_growth", {"sizes": [grown(passage) for passage in options.passages]}, options.out)
+    publish("ranker_growth", {"sizes": [grown(count) for count in options.passages]}, options.out)
 
 
 if __name__ == "__main__":

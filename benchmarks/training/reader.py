@@ -88,7 +88,7 @@ def by_settings(reader: SpanReader, items: Sequence[Item], folder: Path) -> dict
         name: flow >> reader.but(rank_weight=weight, threshold=threshold) for name, (weight, threshold) in pairs.items()
     }
     report = Experiment(flows, list(items), ("F1",)).run()
-    return {pairs[item.flow]: item.json()["measures"]["F1"]["mean"] for item in report.flows}
+    return {pairs[flow_report.flow]: flow_report.json()["measures"]["F1"]["mean"] for flow_report in report.flows}
 
 
 def trained_reader(steps: int, seed: int, folder: Path) -> Trained:

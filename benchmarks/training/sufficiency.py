@@ -74,10 +74,10 @@ class Planner(SimulatedReader):
     def _reply(self, prompt: Prompt) -> str:
         role, text = PurePosixPath(prompt.role).name, prompt.text
         repeated = LOOKED_UP if role.startswith("corag_reply") else ()
-        planted = [item for item in (*PUT, *repeated) if item in text]
+        planted = [words for words in (*PUT, *repeated) if words in text]
         messages = prompt.messages
-        for item in planted:
-            messages = tuple(message.but(content=message.content.replace(item, "")) for message in messages)
+        for words in planted:
+            messages = tuple(message.but(content=message.content.replace(words, "")) for message in messages)
         sample = (
             prompt.sample
             if role.startswith("corag_next")
@@ -112,7 +112,7 @@ VECTORS: dict[str, Any] = {}
 
 
 def _bare(question: str) -> str:
-    return next((question.removeprefix(item) for item in LOOKED_UP if question.startswith(item)), question)
+    return next((question.removeprefix(phrase) for phrase in LOOKED_UP if question.startswith(phrase)), question)
 
 
 def sampled(name: str, items: Sequence[Item], n: int, folder: Path) -> list[SampledChain]:
@@ -136,17 +136,17 @@ def sampled(name: str, items: Sequence[Item], n: int, folder: Path) -> list[Samp
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(rows))
     return [
-        SampledChain(item, Chain(Query(request), tuple(map(tuple, pairs))), tuple(exact), tuple(f1), tuple(tokens))
-        for item, request, pairs, exact, f1, tokens in json.loads(file.read_text())
+        SampledChain(item, Chain(Query(question), tuple(map(tuple, pairs))), tuple(exact), tuple(f1), tuple(tokens))
+        for item, question, pairs, exact, f1, tokens in json.loads(file.read_text())
     ]
 
 
 def auc(scores: Sequence[float], labels: Sequence[bool]) -> float:
     """The share of pairs of a sufficient and an insufficient row in which the sufficient one scores higher."""
-    values = [score for score, label in zip(scores, labels, strict=True) if label]
+    positives = [score for score, label in zip(scores, labels, strict=True) if label]
     lacking = [score for score, label in zip(scores, labels, strict=True) if not label]
-    won = sum((value > other_value) + 0.5 * (value == other_value) for value in values for other_value in lacking)
-    return won / (len(values) * len(lacking))
+    won = sum((positive > other) + 0.5 * (positive == other) for positive in positives for other in lacking)
+    return won / (len(positives) * len(lacking))
 
 
 def judged(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any]:
@@ -155,10 +155,10 @@ def judged(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any
     for chain, end in zip(chains, ends, strict=True):
         by_item.setdefault(chain.item, []).append(chain.exact[end - 1] - chain.exact[-1])
     pairs = list(zip(chains, ends, strict=True))
-    lost = interval([fmean(item) for item in by_item.values()], range=(-1, 1))
+    lost = interval([fmean(losses) for losses in by_item.values()], range=(-1, 1))
     return {
         "EM": round(100 * fmean(chain.exact[end - 1] for chain, end in pairs), 1),
-        "EM_change": [round(100 * entry, 2) for entry in (lost.mean, lost.low, lost.high)],
+        "EM_change": [round(100 * figure, 2) for figure in (lost.mean, lost.low, lost.high)],
         "F1": round(100 * fmean(chain.f1[end - 1] for chain, end in pairs), 1),
         "ATC": round(fmean(chain.tokens[end - 1] for chain, end in pairs)),
         "tokens_saved": round(100 * measure_stopping(chains, ends).saved, 1),
@@ -179,12 +179,12 @@ def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: in
             trainer.step(step / trainer.steps)
         weights = trainer.weights()
         classifier = TextClassifier.from_plain("sufficiency", weights)
-        for chain in (entry for entry in chains if own[entry.item] == fold):
+        for chain in (threshold for threshold in chains if own[threshold.item] == fold):
             tested.append(chain)
             values.append(classifier.probabilities(prefixes_of(chain), embedder)[:, 1].tolist())
             thresholds.append(weights["threshold"])
     figures = asked_of(tested, values, thresholds)
-    chosen = [round(entry, 3) for entry in dict.fromkeys(thresholds)]
+    chosen = [round(threshold, 3) for threshold in dict.fromkeys(thresholds)]
     return figures | {"thresholds": chosen, "training_cpu_s": round(time.process_time() - began, 1)}
 
 
@@ -193,7 +193,9 @@ def fine_tuned(items: Sequence[Item], chains: Sequence[SampledChain]) -> Any:
     from spolia.training.fine_tuning import PAPER, MiniLMSufficiency
 
     own = folds(items, OUTER)
-    learned, chosen_on = ([item for item in items if own[item.id] in numbers] for numbers in ((2, 3, 4), (1,)))
+    learned, chosen_on = (
+        [item for item in items if own[item.id] in fold_numbers] for fold_numbers in ((2, 3, 4), (1,))
+    )
     recipe = PAPER.but(window=256, head_rate=1e-3, low_precision=True)
     trainer = MiniLMSufficiency(SufficiencyTrainer(SimulatedReader(), None, chains=chains), epochs=1, recipe=recipe)
     began = time.process_time()
@@ -215,12 +217,13 @@ def asked_of(
 ) -> dict[str, Any]:
     """Where chains end by these probabilities, how well they tell, and the same for shorter chains."""
     ends = [
-        find_stop(chain, value, threshold) for chain, value, threshold in zip(tested, values, thresholds, strict=True)
+        find_stop(chain, chances, threshold)
+        for chain, chances, threshold in zip(tested, values, thresholds, strict=True)
     ]
     scores, labels = list[float](), list[bool]()
-    for chain, value in zip(tested, values, strict=True):
-        decided = chain.pairs_needed or len(value)
-        scores += value[:decided]
+    for chain, chances in zip(tested, values, strict=True):
+        decided = chain.pairs_needed or len(chances)
+        scores += chances[:decided]
         labels += [number == chain.pairs_needed for number in range(1, decided + 1)]
     right = [(score >= 0.5) is label for score, label in zip(scores, labels, strict=True)]
     figures = {"AUC": round(auc(scores, labels), 3), "accuracy": round(100 * fmean(right), 1)}
@@ -229,18 +232,18 @@ def asked_of(
 
 def by_length(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[int, Any]:
     """EM, F1 and ATC where chains have at most 1, 2, … pairs."""
-    result = {}
+    rows = {}
     for step_limit in range(1, STEPS + 1):
-        verdict = judged(chains, [min(end, step_limit) for end in ends])
-        result[step_limit] = {name: verdict[name] for name in ("EM", "F1", "ATC")}
-    return result
+        row = judged(chains, [min(end, step_limit) for end in ends])
+        rows[step_limit] = {name: row[name] for name in ("EM", "F1", "ATC")}
+    return rows
 
 
 def measured(name: str, n: int, folder: Path, vectors: bool, tuned: bool) -> dict[str, Any]:
     items = [item for item in DataSet(str(DATA / name)).items() if item.decomposition]
     chains = sampled(name, items, n, folder)
     rows = sufficiency_rows(chains)
-    counts = [len(chain.exact) for chain in chains]
+    lengths = [len(chain.exact) for chain in chains]
     first = [chain.pairs_needed or len(chain.exact) for chain in chains]
     sizes: dict[str, tuple[int, Embedder | None]] = {
         "features, logistic": (0, None),
@@ -252,10 +255,10 @@ def measured(name: str, n: int, folder: Path, vectors: bool, tuned: bool) -> dic
         "rows": len(rows),
         "sufficient_rows": sum(row.sufficient for row in rows),
         "policies": {
-            text: judged(chains, ends) | {"lengths": by_length(chains, ends)}
-            for text, ends in (("none", counts), ("oracle", first))
+            policy: judged(chains, ends) | {"lengths": by_length(chains, ends)}
+            for policy, ends in (("none", lengths), ("oracle", first))
         }
-        | {size: classified(items, chains, *extra_size) for size, extra_size in sizes.items()}
+        | {size: classified(items, chains, *settings) for size, settings in sizes.items()}
         | ({"MiniLM, fine-tuned, one fold": fine_tuned(items, chains)} if tuned else {}),
     }
 

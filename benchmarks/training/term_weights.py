@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "term_weights.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        publish("term_weights", {"sets": [result(item, options.seeds, Path(temporary)) for item in SETS]}, options.out)
+        publish("term_weights", {"sets": [result(name, options.seeds, Path(temporary)) for name in SETS]}, options.out)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ class Ran:
     @property
     def json(self) -> Any:
         """Stdout, which must be one JSON object and nothing else."""
-        data = json.loads(self.out)
-        assert isinstance(data, dict)
+        document = json.loads(self.out)
+        assert isinstance(document, dict)
         assert self.out.count("\n") == 1
-        return data
+        return document
 
 
 Spolia = Callable[..., Ran]
@@ -54,17 +54,17 @@ def lights(folder: Path, count: int) -> Path:
     """A data set of lights and their lamps, one passage a question."""
     folder.mkdir()
     passages = [
-        {"id": f"p{index}", "title": "", "text": f"Light {index} has {index % 5} lamps at sea."}
-        for index in range(count)
+        {"id": f"p{number}", "title": "", "text": f"Light {number} has {number % 5} lamps at sea."}
+        for number in range(count)
     ]
     questions = [
         {
-            "id": f"q{index}",
-            "question": f"How many lamps has light {index}?",
-            "gold_ids": [f"p{index}"],
-            "answers": [str(index % 5)],
+            "id": f"q{number}",
+            "question": f"How many lamps has light {number}?",
+            "gold_ids": [f"p{number}"],
+            "answers": [str(number % 5)],
         }
-        for index in range(count)
+        for number in range(count)
     ]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))

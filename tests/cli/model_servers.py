@@ -20,12 +20,10 @@ TEXT = "The moon causes it [1]."
 USAGE = {"prompt_tokens": 26, "completion_tokens": 8, "total_tokens": 34}
 
 
-def chunk(
-    delta: Any, finish: str | None = None, request: Mapping[str, Any] = {}, choice: Mapping[str, Any] = {}
-) -> str:
+def chunk(delta: Any, finish: str | None = None, fields: Mapping[str, Any] = {}, choice: Mapping[str, Any] = {}) -> str:
     choices = [{"index": 0, "delta": delta, "finish_reason": finish, **choice}]
     return json.dumps(
-        {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, **request, "choices": choices}
+        {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, **fields, "choices": choices}
     )
 
 
@@ -110,11 +108,11 @@ SERVERS: Mapping[str, Recorded] = {
 def tei_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     """`POST /rerank` of text-embeddings-inference: `texts`, a bare array back, at most 32 texts."""
     if "texts" not in asked:
-        message = "Failed to deserialize the JSON body into the target type: missing field `texts` at line 1 column 60"
-        return 422, message
+        reason = "Failed to deserialize the JSON body into the target type: missing field `texts` at line 1 column 60"
+        return 422, reason
     if len(asked["texts"]) > 32:
-        message = f"batch size {len(asked['texts'])} > maximum allowed batch size 32"
-        return 422, {"error": message, "error_type": "Validation"}
+        reason = f"batch size {len(asked['texts'])} > maximum allowed batch size 32"
+        return 422, {"error": reason, "error_type": "Validation"}
     return 200, sorted(scored(asked["query"], asked["texts"], "score"), key=lambda row: -row["score"])
 
 
@@ -210,8 +208,8 @@ class ModelServer:
             return self.rerank[2](asked)
         if self.recorded is not None and path == self.recorded.embeddings:
             if (count := len(asked["input"])) > self.recorded.most:
-                reply = f"batch size {count} > maximum allowed batch size {self.recorded.most}"
-                return 422, {"message": reply, "code": 422, "type": "Validation"}
+                refusal = f"batch size {count} > maximum allowed batch size {self.recorded.most}"
+                return 422, {"message": refusal, "code": 422, "type": "Validation"}
             rows = [
                 {"index": index, "embedding": vector(text, self.dimension), **self.recorded.row}
                 for index, text in enumerate(asked["input"])
@@ -219,7 +217,7 @@ class ModelServer:
             usage = {"prompt_tokens": 5, "total_tokens": 5}
             return 200, {"object": "list", "data": rows, "model": self.recorded.model_in_reply, "usage": usage}
         if self.recorded is not None and path == self.recorded.chat and asked.get("stream"):
-            return 200, "".join(f"data: {item}\n\n" for item in (*self.recorded.events, "[DONE]"))
+            return 200, "".join(f"data: {event}\n\n" for event in (*self.recorded.events, "[DONE]"))
         if self.recorded is not None and path == self.recorded.chat:
             message = {"role": "assistant", "content": TEXT}
             choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
@@ -240,11 +238,11 @@ class _Answers(BaseHTTPRequestHandler):
         self.serving.asked.append((self.path, request))
         self.serving.keys.append(key)
         if recorded is not None and recorded.key and not self.headers.get(recorded.key):
-            status, message = 401, {"error": {"message": "You didn't provide an API key.", "code": None}}
+            status, reply = 401, {"error": {"message": "You didn't provide an API key.", "code": None}}
         else:
-            status, message = self.serving.answer(self.path, request)
-        is_text = isinstance(message, str)
-        body = message.encode() if isinstance(message, str) else json.dumps(message).encode()
+            status, reply = self.serving.answer(self.path, request)
+        is_text = isinstance(reply, str)
+        body = reply.encode() if isinstance(reply, str) else json.dumps(reply).encode()
         with suppress(OSError):
             self.send_response(status)
             self.send_header("Content-Type", "text/event-stream" if is_text and status == 200 else "application/json")

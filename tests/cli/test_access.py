@@ -88,12 +88,12 @@ def test_documents_are_shown_as_somebody_sees_them(
     readers = principals(*names)
     ran = spolia("docs", "list", "--store", store, "--json", *readers)
     assert {document["uri"] for document in ran.json["documents"]} == seen
-    texts = {"salt.txt", "sea/tides.txt", "sea/secret.txt"}
-    for uri in texts:
+    uris = {"salt.txt", "sea/tides.txt", "sea/secret.txt"}
+    for uri in uris:
         for command in ("show", "chunks"):
             ran = spolia("docs", command, uri, "--store", store, *readers)
             assert ran.code == (0 if uri in seen else 2)
-            assert not any(other_text in ran.out + ran.err for other_text in texts - seen - {uri})
+            assert not any(other_uri in ran.out + ran.err for other_uri in uris - seen - {uri})
 
 
 def test_whoever_keeps_the_store_sees_every_document(spolia: Spolia, store: Path) -> None:

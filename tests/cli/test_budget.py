@@ -19,12 +19,12 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "seas"
     folder.mkdir()
     passages = [{"id": f"p{n}", "text": f"The moon pulls sea {n}, and the tide rises."} for n in range(8)]
-    request = [
+    questions = [
         {"id": f"q{n}", "question": question, "answers": ["the moon"], "gold_ids": [f"p{n}"]}
         for n, question in enumerate(QUESTIONS)
     ]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     (folder / "flow.yaml").write_text("- BM25: {group: {use: chunks}}\n- Reader: {llm: {use: llm}}\n")
     return folder
 
@@ -50,9 +50,9 @@ def test_an_estimate_asks_no_model_and_counts_what_a_run_takes(spolia: Spolia, d
 def test_an_estimate_refuses_what_a_run_refuses(spolia: Spolia, data: Path) -> None:
     (data / "questions.jsonl").write_text(json.dumps({"id": "q", "question": "Who?", "answers": ["Olsen"]}))
     command = ("eval", "bm25", "--data", data, "--measures", "nDCG@10")
-    ran, result = spolia(*command), spolia(*command, "--estimate")
-    assert (ran.code, ran.out, ran.err) == (result.code, result.out, result.err)
-    assert result.code == 2
+    ran, estimated = spolia(*command), spolia(*command, "--estimate")
+    assert (ran.code, ran.out, ran.err) == (estimated.code, estimated.out, estimated.err)
+    assert estimated.code == 2
 
 
 def test_a_budget_ends_an_experiment_and_a_larger_one_goes_on(spolia: Spolia, data: Path) -> None:
@@ -72,13 +72,13 @@ def test_ask_takes_a_budget_and_an_estimate(spolia: Spolia, data: Path, tmp_path
     (tmp_path / "docs" / "tides.txt").write_text("The moon pulls the sea.")
     with OpenAIServer(ServedReply("The moon [1].")) as server:
         command = ("ask", "What pulls the sea?", tmp_path / "docs", "--flow", data / "flow.yaml", "--llm", server.url)
-        result = spolia(*command, "--model", "m", "--estimate", "--json")
-        assert (result.code, result.json["n"], server.requests) == (0, 1, [])
-        assert next(iter(result.json["estimate"].values()))["calls"] == 1
-        assert "would go to" in result.err
-        spent_result = spolia(*command, "--model", "m", "--budget-tokens", "10")
-        assert (spent_result.code, server.requests) == (4, [])
-        assert "The budget of this run allows no further call: 0 of 10 tokens are spent" in spent_result.err
+        estimated = spolia(*command, "--model", "m", "--estimate", "--json")
+        assert (estimated.code, estimated.json["n"], server.requests) == (0, 1, [])
+        assert next(iter(estimated.json["estimate"].values()))["calls"] == 1
+        assert "would go to" in estimated.err
+        refused = spolia(*command, "--model", "m", "--budget-tokens", "10")
+        assert (refused.code, server.requests) == (4, [])
+        assert "The budget of this run allows no further call: 0 of 10 tokens are spent" in refused.err
         assert spolia(*command, "--model", "m", "--budget-tokens", "100000").code == 0
 
 
@@ -149,10 +149,10 @@ def test_an_estimate_sends_nothing_whatever_a_flow_asks(
         for file, fusion in (("flow", "ReciprocalRankFusion"), ("space", SPACE)):
             places[file] = data / f"{file}.yaml"
             places[file].write_text(SERVED.format(url=server.url, fusion=fusion, embedder=embedder) + READER * reads)
-        request = [item.format_map(places) for item in ESTIMATES[name]]
+        words = [word.format_map(places) for word in ESTIMATES[name]]
         models = ("--llm", server.url, "--model", "m", "--embedder", server.url, "--embed-model", "e")
-        input_models = models if name != "questions" else models[:4]
-        ran = spolia(*request, *input_models, "--estimate", "--json")
+        model_options = models if name != "questions" else models[:4]
+        ran = spolia(*words, *model_options, "--estimate", "--json")
         assert server.requests == []
     assert ran.code == 0, ran.err
     if name == "eval":

@@ -85,7 +85,7 @@ def test_how_far_the_judging_is_is_told() -> None:
         LabelledAnswer(Case(Item(f"q{n}", "Who?", answers=("Nokia",)), Answer("Nokia")), 1.0)
         for n in range(BATCH_SIZE + 1)
     ]
-    results: list[tuple[int, int]] = []
-    calibration = calibrated(F1(), labelled, lambda done, total: results.append((done, total)))
-    assert results == [(BATCH_SIZE, BATCH_SIZE + 1), (BATCH_SIZE + 1, BATCH_SIZE + 1)]
+    progress: list[tuple[int, int]] = []
+    calibration = calibrated(F1(), labelled, lambda done, total: progress.append((done, total)))
+    assert progress == [(BATCH_SIZE, BATCH_SIZE + 1), (BATCH_SIZE + 1, BATCH_SIZE + 1)]
     assert calibration.agreement.n == BATCH_SIZE + 1

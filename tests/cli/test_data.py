@@ -25,23 +25,23 @@ def data(tmp_path: Path) -> Path:
     folder.mkdir()
     rows = [{"id": id, "title": title, "text": text} for id, (title, text) in PASSAGES.items()]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    request = [
+    questions = [
         {"id": f"q{n}", "question": question, "gold_ids": [gold], "answers": [answer], "type": "short"}
         for n, (question, (gold, answer)) in enumerate(ASKED.items())
     ]
-    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     return folder
 
 
 def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
     ran = spolia("data", "show", data, "--json")
     assert ran.code == 0
-    output = ran.json
-    assert (output["name"], output["form"], output["passages"], output["questions"], output["with_gold"]) == (
+    described = ran.json
+    assert (described["name"], described["form"], described["passages"], described["questions"], described["with_gold"]) == (
         "small", "spolia", 3, 3, 3,
     )  # fmt: skip
-    assert (output["types"], output["fields"]) == ({"short": 3}, {"type": 3})
-    assert sum(output["parts"].values()) == 3
+    assert (described["types"], described["fields"]) == ({"short": 3}, {"type": 3})
+    assert sum(described["parts"].values()) == 3
     shown_output = spolia("data", "show", data).out
     assert shown_output.startswith("small, in the form spolia\n")
     assert re.search(r"\nquestions by type +short: 3\n", shown_output)
@@ -54,7 +54,9 @@ def test_of_many_fields_some_are_named_and_the_others_counted(spolia: Spolia, da
     rows[0]["meta"] = {"seen": {f"p{n:03}": n for n in range(500)}}
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (fields,) = (
-        item for item in spolia("data", "show", data).out.splitlines() if item.startswith("questions by metadata")
+        printed_line
+        for printed_line in spolia("data", "show", data).out.splitlines()
+        if printed_line.startswith("questions by metadata")
     )
     assert "seen.p000: 1, " in fields
     assert "seen.p100" not in fields
@@ -70,7 +72,7 @@ def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Pat
     folder = tmp_path / f"as-{form}"
     assert spolia("data", "convert", data, folder, "--to", form).code == 0
     assert spolia("data", "show", folder, "--json").json["form"] == form
-    ours, theirs = (spolia("eval", "bm25", "--data", item, "--json").json["measures"] for item in (data, folder))
+    ours, theirs = (spolia("eval", "bm25", "--data", place, "--json").json["measures"] for place in (data, folder))
     assert theirs == ours
 
 
@@ -135,8 +137,8 @@ def test_what_cannot_be_written_as_a_whole_is_not_written(spolia: Spolia, data: 
 def test_nothing_is_written_over_and_choices_are_checked(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     assert "already exists" in spolia("data", "convert", data, data).err
     assert "No form of data sets is called 'csv'" in spolia("data", "convert", data, tmp_path / "x", "--to", "csv").err
-    result = spolia("data", "convert", data, tmp_path / "x", "--join", "title", "--onto", data)
-    assert (result.code, "Write one of the two" in result.err) == (2, True)
+    contradicting = spolia("data", "convert", data, tmp_path / "x", "--join", "title", "--onto", data)
+    assert (contradicting.code, "Write one of the two" in contradicting.err) == (2, True)
     assert not (tmp_path / "x").exists()
 
 

@@ -50,8 +50,8 @@ def test_the_projects_docs_answer_their_questions(
     indexed, *answers = capfd.readouterr().out.partition("\nNext:")[0].split("\n$ spolia ask ")
     store = ".demo/docs-how-to-docs-concepts.spolia"
     assert indexed.startswith(f"$ spolia index docs/how-to docs/concepts --store {store}\n")
-    texts = ("published data stays", "A moved file costs nothing.", "a document without readers is public")
-    for answer, part in zip(answers, texts, strict=True):
+    parts = ("published data stays", "A moved file costs nothing.", "a document without readers is public")
+    for answer, part in zip(answers, parts, strict=True):
         assert part in answer.partition("[1]")[0]
 
 

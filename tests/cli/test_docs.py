@@ -128,11 +128,11 @@ def test_what_is_no_condition_is_refused(spolia: Spolia, store: Path, condition:
 
 def test_a_document_is_shown_with_metadata_report_and_nodes(spolia: Spolia, store: Path) -> None:
     spolia("groups", "build", "sentence", "--store", store)
-    output = spolia("docs", "show", "sea/tides.md", "--store", store, "--json").json
-    assert output["nodes"] == {"chunk": 1, "sentence": 4}
-    assert ["tag", "b"] in output["meta"]
-    assert output["report"]["reader"] == "markdown"
-    by_id = spolia("docs", "show", output["id"], "--store", store)
+    document = spolia("docs", "show", "sea/tides.md", "--store", store, "--json").json
+    assert document["nodes"] == {"chunk": 1, "sentence": 4}
+    assert ["tag", "b"] in document["meta"]
+    assert document["report"]["reader"] == "markdown"
+    by_id = spolia("docs", "show", document["id"], "--store", store)
     assert "meta tag" in by_id.out
     assert "ann, bob" in by_id.out
 
@@ -188,9 +188,9 @@ def test_what_was_read_of_each_document_is_a_table(spolia: Spolia, tmp_path: Pat
     assert table["c.txt"] == ["indexed", "text", "5", "1", "cp1252"]
     assert table["e.html"] == ["indexed", "html", "7", "1", "1 pictures"]
     assert table["f.pdf"] == ["failed", "pdf"]
-    output = spolia("docs", "report", "--store", store).out
-    assert "f.pdf  is not a readable PDF" in output
-    assert "not tried again" not in output
+    printed = spolia("docs", "report", "--store", store).out
+    assert "f.pdf  is not a readable PDF" in printed
+    assert "not tried again" not in printed
     shown_output = spolia("docs", "show", "b.pdf", "--store", store).out
     assert "pdf, 2 pages, 1 page without text, 8 characters, 1 chunk" in shown_output
     listed = spolia("index", folder, "--store", store, "--no-vectors", "--report").out

@@ -55,15 +55,15 @@ def test_the_report_has_the_agreed_form(spolia: Spolia, data: Path) -> None:
 
 @pytest.mark.slow
 def test_what_each_step_took_and_gave_is_kept_on_demand(spolia: Spolia, data: Path) -> None:
-    def shown_store(*options: str) -> str:
+    def printed_store(*options: str) -> str:
         ran = spolia("eval", "bm25", "--data", data, "--measures", "R@1", *options)
         assert ran.code == 0, ran.err
         store = re.search(r"--store (\S+)", ran.err)
         return store[1] if store else ""
 
-    assert shown_store() == ""
-    assert shown_store("--keep-values") == ""  # all answers are from before
-    store = shown_store("--keep-values", "--again")
+    assert printed_store() == ""
+    assert printed_store("--keep-values") == ""  # all answers are from before
+    store = printed_store("--keep-values", "--again")
     trace = spolia("trace", "last", "--store", store)
     assert (trace.code, "kept no values" in trace.err) == (0, False)
     second_output = spolia("trace", "last", "--replay", 1, "--set", "top_k=1", "--store", store, "--json").json
@@ -170,9 +170,9 @@ def test_several_flows_are_compared_and_reported_as_files(spolia: Spolia, data: 
     assert "What makes the tide rise?" in reports[0].read_text()
     assert "step, run " in reports[0].read_text()
     assert "## Verdicts" in reports[1].read_text()
-    found_data = json.loads(reports[2].read_text())
-    assert [flow["flow"] for flow in found_data["flows"]] == ["bm25", str(tmp_path / "one.yaml")]
-    assert len(found_data["comparisons"]) == 1
+    written = json.loads(reports[2].read_text())
+    assert [flow["flow"] for flow in written["flows"]] == ["bm25", str(tmp_path / "one.yaml")]
+    assert len(written["comparisons"]) == 1
 
 
 def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia, data: Path, tmp_path: Path) -> None:
@@ -183,13 +183,12 @@ def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia,
     decided = spolia("eval", "bm25", *files, *args, "--primary", "MRR", "--against", "bm25")
     assert decided.code == 0, decided.err
     report = (tmp_path / "report.md").read_text()
-    for output in (decided.out, report):
+    for text in (decided.out, report):
         assert (
-            "for 2 comparisons. A difference that is not shown may still exist. Other numbers were not tested."
-            in output
+            "for 2 comparisons. A difference that is not shown may still exist. Other numbers were not tested." in text
         )
-        assert "against bm25" in output
-        assert "no difference shown between" not in output
+        assert "against bm25" in text
+        assert "no difference shown between" not in text
     assert report.count("| MRR |") == 2 + 1  # two verdicts, and a row of the scores
     assert "Unknown primary measure: 'MAP'" in spolia("eval", "bm25", *files, *args, "--primary", "MAP").err
     assert "Unknown flow to compare against: 'dense'" in spolia("eval", "bm25", *files, *args, "--against", "dense").err
@@ -247,8 +246,8 @@ def test_gate_and_eval_agree_where_a_step_failed_on_the_few_calls_there_were(
         assert "does not pass on questions, 4 questions: RankGPT never worked" in ran.out.replace(
             data.name, "questions"
         )
-        output = spolia(*gate, "--json").json
-        assert (output["passed"], output["never_worked"]) == (False, ["RankGPT"])
+        verdict = spolia(*gate, "--json").json
+        assert (verdict["passed"], verdict["never_worked"]) == (False, ["RankGPT"])
         assert spolia(*gate, "--degraded", "ok").code == 0
 
 
@@ -288,9 +287,9 @@ def test_an_empty_set_and_an_empty_part_are_said_to_be_empty(spolia: Spolia, dat
     rows = [{"id": "t3", "question": "Where is salt dug?", "gold_ids": ["p2"]}]
     part = part_of("t3")
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    other_text = next(text for text in ("tune", "select", "report") if text != part)
-    ran = spolia("eval", "bm25", "--data", data, "--split", other_text)
-    assert (ran.code, f"has no questions of the part {other_text}, and 1 of others. Name another one." in ran.err) == (
+    other_part = next(name for name in ("tune", "select", "report") if name != part)
+    ran = spolia("eval", "bm25", "--data", data, "--split", other_part)
+    assert (ran.code, f"has no questions of the part {other_part}, and 1 of others. Name another one." in ran.err) == (
         2,
         True,
     )
@@ -393,8 +392,8 @@ def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
     assert spolia("eval", five, six, "--data", data, "--save", tmp_path / "a.experiment").code == 0
     refused = spolia("eval", five, "--data", data, "--split", "report")
     assert (refused.code, "choose a flow" in refused.err) == (2, True)
-    output = spolia("eval", five, "--data", data, "--split", "report", "--overlap", "--json").json
-    assert (output["tuned_on"], output["looked_at_before"]) == (output["n"], 1)
+    report = spolia("eval", five, "--data", data, "--split", "report", "--overlap", "--json").json
+    assert (report["tuned_on"], report["looked_at_before"]) == (report["n"], 1)
     assert spolia("eval", five, "--data", data, "--split", "tune").code == 0
     assert f"were used to tune or choose a flow ({five}; the first: " in spolia("eval", five, seven, "--data", data).err
     assert "were used to tune" not in spolia("eval", seven, "--data", data).err
@@ -430,8 +429,8 @@ def test_what_cannot_be_reported_is_said_before_anything_is_asked(
 
 
 def test_help_names_all_measures_that_the_command_can_take() -> None:
-    matches = set(re.findall(r"[\w@-]+", WHAT.partition(". ")[2]))
-    assert set(CLASSES) - {"BERTScore"} <= matches  # which needs an embedder of tokens, and no name can give one
+    names = set(re.findall(r"[\w@-]+", WHAT.partition(". ")[2]))
+    assert set(CLASSES) - {"BERTScore"} <= names  # which needs an embedder of tokens, and no name can give one
 
 
 @pytest.mark.slow

@@ -21,12 +21,12 @@ VARIABLE, SECRET = "THEIR_KEY", "secret-4711"
 TEXT = "The moon causes the tide. Salt is in the sea."
 
 
-def commands(group: Any = COMMANDS, *upper_texts: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(group: Any = COMMANDS, *parents: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from commands(command, *upper_texts, name)
+            yield from commands(command, *parents, name)
         else:
-            yield (*upper_texts, name), command
+            yield (*parents, name), command
 
 
 @dataclass
@@ -92,8 +92,8 @@ def flow_with_a_model(at: Place) -> dict[str, object]:
 
 
 def flow_with_a_group(at: Place) -> dict[str, object]:
-    text = f"{{Summary: {{llm: {{ChatModel: {{model: m, base_url: '{at.web.url}', api_key_env: ''}}}}}}}}"
-    group = f"{{corpus: {{use: corpus}}, name: short, definition: {{transform: {text}, parent: chunk}}}}"
+    transform = f"{{Summary: {{llm: {{ChatModel: {{model: m, base_url: '{at.web.url}', api_key_env: ''}}}}}}}}"
+    group = f"{{corpus: {{use: corpus}}, name: short, definition: {{transform: {transform}, parent: chunk}}}}"
     return dict.fromkeys(("flow", "flows", "space", "what"), at.file("f.yaml", f"BM25: {{group: {group}}}\n"))
 
 
@@ -258,12 +258,12 @@ def questions_on(folder: Path) -> Path:
     (folder / "corpus.jsonl").write_text(json.dumps({"id": "tides.txt", "title": "", "text": TEXT}))
     rows = [
         {
-            "id": f"q{index}",
-            "question": f"What causes tide {index}?",
+            "id": f"q{number}",
+            "question": f"What causes tide {number}?",
             "gold_ids": ["tides.txt"],
             "answers": ["the moon"],
         }
-        for index in range(12)
+        for number in range(12)
     ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return folder
@@ -276,21 +276,21 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def words(name: tuple[str, ...], command: Any, foreign_place: Place, inputs: dict[str, object]) -> list[object]:
+def words(name: tuple[str, ...], command: Any, at: Place, inputs: dict[str, object]) -> list[object]:
     """A command line with these values, and with values of the caller's own where a command needs or wants some."""
-    new, search = foreign_place.folder / "new", "dense" if inputs.get("store") == foreign_place.theirs else "bm25"
+    new, search = at.folder / "new", "dense" if inputs.get("store") == at.theirs else "bm25"
     usual: dict[str, object] = {
         "QUESTION": "What causes the tide?", "FLOW": search, "SPACE": "bm25", "WHAT": "naive",
-        "DATA": foreign_place.data, "LABELS": foreign_place.data / "questions.jsonl",
-        "SOURCE": foreign_place.folder, "STORE": foreign_place.store,
+        "DATA": at.data, "LABELS": at.data / "questions.jsonl",
+        "SOURCE": at.folder, "STORE": at.store,
         "DIR": new, "FILE": new, "PROJECT": new, "FOLDER": new, "TARGET": new, "URI": "tides.txt", "LIST": "EM",
         "NAME": {"add": "short", "drop": "short"}.get(name[-1], "chunk"), "KIND": "reward",
         "PART": "reader",
     }  # fmt: skip
-    values_by_name = {"store": foreign_place.store, "question": "What causes the tide?", "host": "256.0.0.1",
-              "wait": 0, "sources": foreign_place.texts, "data": foreign_place.data, "retriever": search,
+    usual_values = {"store": at.store, "question": "What causes the tide?", "host": "256.0.0.1",
+              "wait": 0, "sources": at.texts, "data": at.data, "retriever": search,
               "budget_calls": 3}  # fmt: skip
-    result: list[object] = []
+    line: list[object] = []
     for param in command.params:
         if param.name in inputs and (inputs[param.name] is None or noun(param) not in NAMING | {"RUN", "STEP"}):
             continue
@@ -298,10 +298,10 @@ def words(name: tuple[str, ...], command: Any, foreign_place: Place, inputs: dic
         is_wanted = param.required or (
             param.name == "flow" and name in ((("gate",), ("promote",))) and "baseline" not in inputs
         )
-        value = inputs.get(param.name, values_by_name.get(param.name, usual[noun(param)] if is_wanted else None))
+        value = inputs.get(param.name, usual_values.get(param.name, usual[noun(param)] if is_wanted else None))
         if value is not None:
-            result += [param.opts[0], value] if is_option else [value]
-    return [*name, *result, *MORE.get(name, ())]
+            line += [param.opts[0], value] if is_option else [value]
+    return [*name, *line, *MORE.get(name, ())]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -318,15 +318,15 @@ def test_no_command_sends_what_a_foreign_file_names(
         & (file.keys() if "profile" not in kind.__name__ else {"profile_file"})
     ]
     assert reading
-    payload = {}
+    arrivals = {}
     for name, command in reading:
         spolia(*words(name, command, place, file))
         if place.arrived or place.database.connections:
-            payload[" ".join(name)] = place.arrived
+            arrivals[" ".join(name)] = place.arrived
         place.clear()
-    assert payload == {}
+    assert arrivals == {}
     if KINDS[kind]:
         monkeypatch.setenv("SPOLIA_ALLOW_ENV", f"{VARIABLE},PGPASSWORD,PGSERVICE")
         for name, command in reading:
             spolia(*words(name, command, place, file))
-        assert any(SECRET in item for item in place.arrived)
+        assert any(SECRET in header for header in place.arrived)

@@ -79,8 +79,8 @@ def test_a_worse_flow_is_code_1_and_says_where_and_why(spolia: Spolia, data: Pat
     assert "because the flow finds other passages, or the same in another order" in ran.out
     assert "gold p0: rank 1 then, not found now" in ran.out
     assert (tmp_path / "gate.md").read_text().startswith("## Does not pass: flow.yaml\n")
-    found_data = json.loads((tmp_path / "gate.json").read_text())
-    assert (found_data["passed"], found_data["causes"]) == (False, {"ranking": 30})
+    verdict = json.loads((tmp_path / "gate.json").read_text())
+    assert (verdict["passed"], verdict["causes"]) == (False, {"ranking": 30})
     assert spolia(*CHECK, "--json").json["passed"] is False
 
 
@@ -245,8 +245,12 @@ def test_what_decides_and_what_is_known_is_kept_and_paths_are_from_the_baseline(
     assert spolia(*check, "--tolerance", "0.01").code == 1
     second_result = spolia(*check, "--write", "--rule", "worse", "--json")
     assert second_result.code == 0, second_result.err
-    command = json.loads((tmp_path / "ci" / "baseline.json").read_text())["command"]
-    assert (command["tolerance"], command["rule"], command["flow"]) == (["R@1=0.3", "MRR=0.3"], "worse", "../flow.yaml")
+    baseline = json.loads((tmp_path / "ci" / "baseline.json").read_text())["command"]
+    assert (baseline["tolerance"], baseline["rule"], baseline["flow"]) == (
+        ["R@1=0.3", "MRR=0.3"],
+        "worse",
+        "../flow.yaml",
+    )
 
 
 def test_what_cannot_decide_is_not_written(spolia: Spolia, data: Path, tmp_path: Path) -> None:
@@ -302,11 +306,11 @@ def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Pa
 @pytest.mark.slow
 def test_an_order_of_passages_changes_nothing(spolia: Spolia, data: Path) -> None:
     """Several passages score the same for each question, and one of them is gold."""
-    request = [
+    rows = [
         {"id": f"q{n}", "question": f"Which {TOPICS[n % 12]} do visitors like best?", "gold_ids": [f"p{n}"]}
         for n in range(30)
     ]
-    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     spolia(*WRITE, "--measures", "R@1,MRR")
     lines = (data / "corpus.jsonl").read_text().splitlines()
     (data / "corpus.jsonl").write_text("\n".join(lines[::-1]))
@@ -321,7 +325,7 @@ def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, da
     files.mkdir()
     for n in range(30):
         (files / f"{n}.txt").write_text(text(n))
-    request = [
+    rows = [
         {
             "id": f"q{n}",
             "question": question(n),
@@ -330,7 +334,7 @@ def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, da
         for n in range(30)
     ]
     (data / "corpus.jsonl").unlink()
-    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, request)))
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     keeping = ("index", "notes", "--store", "n.spolia", "--no-vectors")
     assert spolia(*keeping).code == 0
     assert spolia(*WRITE, "--store", "n.spolia", "--measures", "R@5,MRR").code == 0

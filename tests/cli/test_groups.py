@@ -36,10 +36,10 @@ def test_groups_are_drawn_as_a_tree(spolia: Spolia, store: Path, tmp_path: Path)
     assert "document  the whole documents\n└── chunk  2 nodes" in ran.out
     assert "    └── small  5 nodes  Sentences(" in ran.out
     assert "fine" in ran.err
-    output = spolia("groups", "list", "--store", store, "--json").json
-    assert output["groups"]["small"]["parent"] == "chunk"
-    assert "sentence" in output["unbuilt"]
-    assert "small" not in output["unbuilt"]
+    listed = spolia("groups", "list", "--store", store, "--json").json
+    assert listed["groups"]["small"]["parent"] == "chunk"
+    assert "sentence" in listed["unbuilt"]
+    assert "small" not in listed["unbuilt"]
 
 
 @pytest.mark.slow
@@ -228,9 +228,9 @@ def test_where_texts_go_is_said_of_groups_that_the_store_holds(
         monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
         message = f"Questions and passages go to {server.url} (m), with the key in OPENAI_API_KEY."
         store_options = ("--store", store)
-        previous_count = len(server.requests)
+        asked_before = len(server.requests)
         refused = spolia("sync", tmp_path / "notes", *store_options, "--no-vectors")
-        assert (refused.code, len(server.requests)) == (3, previous_count)
+        assert (refused.code, len(server.requests)) == (3, asked_before)
         assert "Group 'short' of the store: ChatModel reads the environment variable OPENAI_API_KEY" in refused.err
         assert "--allow-env OPENAI_API_KEY" in refused.err
         allowed = ("--allow-env", "OPENAI_API_KEY")

@@ -77,8 +77,8 @@ def test_documents_without_text_are_told(spolia: Spolia, notes: Path, tmp_path: 
     (notes / "blank.txt").write_text(" ")
     people = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors")
     assert "1 read with a warning:\n  blank.txt  It has no text." in people.out
-    second_output = spolia("index", notes, "--store", tmp_path / "m.spolia", "--no-vectors", "--json").json
-    assert second_output["warnings"] == [{"uri": "blank.txt", "warning": "It has no text."}]
+    report = spolia("index", notes, "--store", tmp_path / "m.spolia", "--no-vectors", "--json").json
+    assert report["warnings"] == [{"uri": "blank.txt", "warning": "It has no text."}]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "notes/salt.txt"])
@@ -119,9 +119,9 @@ def test_an_answer_prints_file_lines_and_the_quoted_passage(spolia: Spolia, stor
 
 
 def test_an_answer_as_json_can_be_checked_against_the_file(spolia: Spolia, notes: Path, store: Path) -> None:
-    output = spolia("ask", "What causes the tide?", "--store", store, "--json").json
-    assert output["stop_reason"] == "answered"
-    citation = output["citations"][0]
+    answer = spolia("ask", "What causes the tide?", "--store", store, "--json").json
+    assert answer["stop_reason"] == "answered"
+    citation = answer["citations"][0]
     span = citation["span"]
     assert (notes / citation["uri"]).read_text()[span["start"] : span["end"]] == citation["quote"]
     assert citation["place"] == "sea/tides.md, line 3"
@@ -146,12 +146,12 @@ def test_a_folder_can_be_asked_at_once(spolia: Spolia, notes: Path) -> None:
 def test_a_file_that_was_unreadable_before_fails_no_question(spolia: Spolia, notes: Path) -> None:
     bad = notes / "bad.pdf"
     bad.write_bytes(b"%PDF-1.4 garbage")
-    texts = ("ask", "What causes the tide?", str(notes))
-    assert spolia(*texts).code == 5
-    second_result = spolia(*texts)
+    command = ("ask", "What causes the tide?", str(notes))
+    assert spolia(*command).code == 5
+    second_result = spolia(*command)
     assert (second_result.code, "failed: bad.pdf" in second_result.err) == (0, True)
     bad.write_bytes(b"%PDF-1.4 other garbage")
-    assert spolia(*texts).code == 5
+    assert spolia(*command).code == 5
 
 
 def test_to_ask_nothing_or_nowhere_is_refused(spolia: Spolia, store: Path) -> None:
@@ -161,8 +161,8 @@ def test_to_ask_nothing_or_nowhere_is_refused(spolia: Spolia, store: Path) -> No
 
 
 def test_any_flow_can_be_asked(spolia: Spolia, store: Path) -> None:
-    output = spolia("ask", "What causes the tide?", "--store", store, "--flow", "bm25", "--json").json
-    assert "moon" in output["answer"]
+    answer = spolia("ask", "What causes the tide?", "--store", store, "--flow", "bm25", "--json").json
+    assert "moon" in answer["answer"]
 
 
 def test_a_language_model_answers_from_the_passages(spolia: Spolia, store: Path) -> None:
@@ -219,18 +219,18 @@ def test_where_a_flow_file_sends_to_is_said_first_and_its_variables_are_allowed_
         refused = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
         assert (refused.code, server.requests) == (2, [])
         looked = spolia("check", file, "--json")
-        result = spolia("show", file)
+        shown = spolia("show", file)
         ran = spolia("ask", "What causes the tide?", "--store", store, "--flow", file, "--allow-env", "THEIR_KEY")
-        second_result = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
+        unnamed = spolia("ask", "What causes the tide?", "--store", store, "--flow", file)
     assert "line 2" in refused.err
     assert "--allow-env THEIR_KEY" in refused.err
     (row,) = looked.json["sends"]
     assert (row["to"], row["keys"], row["not_allowed"]) == (server.url, ["THEIR_KEY"], ["THEIR_KEY"])
-    assert f"go to {server.url} (m), with the key in THEIR_KEY. It runs with --allow-env THEIR_KEY only." in result.err
+    assert f"go to {server.url} (m), with the key in THEIR_KEY. It runs with --allow-env THEIR_KEY only." in shown.err
     assert ran.code == 0
     assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in ran.err
-    assert second_result.code == 2
-    assert "secret-word" not in ran.out + ran.err + refused.err + looked.out + result.err
+    assert unnamed.code == 2
+    assert "secret-word" not in ran.out + ran.err + refused.err + looked.out + shown.err
 
 
 def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds(
@@ -247,10 +247,10 @@ def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds
         assert server.requests == []
         first, second = spolia(*search, "--build-groups"), spolia(*search)
         promoted = spolia(*promote)
-    assert [result.code for result in refused] == [2, 2]
-    for result in refused:
-        assert f"all texts of {store} go to {server.url} (m)" in result.err
-        assert "add --build-groups" in result.err
+    assert [refusal.code for refusal in refused] == [2, 2]
+    for refusal in refused:
+        assert f"all texts of {store} go to {server.url} (m)" in refusal.err
+        assert "add --build-groups" in refusal.err
     assert (first.code, second.code, promoted.code) == (0, 0, 0), first.err + promoted.err
     message = f"Questions and passages go to {server.url}"
     assert [f"{message} (m)" in ran.err for ran in (first, second)] == [True, False]  # the group is there, then

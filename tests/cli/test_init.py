@@ -104,7 +104,11 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         assert spolia(*command).code == 130
     assert spolia(*command).code == 0
     workflow = yaml.safe_load(Path("P/.github/workflows/retrieval.yml").read_text())
-    (step,) = [run for item in workflow["jobs"]["gate"]["steps"] if "spolia index" in (run := item.get("run", ""))]
+    (step,) = [
+        run
+        for step_of_job in workflow["jobs"]["gate"]["steps"]
+        if "spolia index" in (run := step_of_job.get("run", ""))
+    ]
     assert step.startswith("spolia index '../my #1: papers' --store store --no-vectors ||")
     Path("spolia").write_text("#!/bin/sh\nexit $CODE\n")
     Path("spolia").chmod(0o755)

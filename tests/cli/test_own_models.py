@@ -9,7 +9,7 @@ import pytest
 from spolia import models
 from spolia.stores.corpus import Corpus
 from tests.models.local import test_colbert, tiny
-from tests.models.test_onnx_cross_encoder import counted
+from tests.models.test_onnx_cross_encoder import write_counting_encoder
 
 from .conftest import Spolia
 from .model_servers import SERVERS, TEXT, ModelServer
@@ -53,13 +53,13 @@ def test_one_line_indexes_by_the_servers_embedder_and_finds_its_dimension_out(
         assert ran.json["embedded"] == 3
         assert f"Passages to be embedded go to {server.url} (m), with the key in " in ran.err
         assert embedder_in(store) == ("m", 12)
-        assert [len(data["input"]) for _, data in server.asked][:1] == [1]  # one call finds the dimension out
-        previous_count = len(server.asked)
+        assert [len(request["input"]) for _, request in server.asked][:1] == [1]  # one call finds the dimension out
+        asked_before = len(server.asked)
         options = ("--embedder", server.url, "--embed-model", "m", "--flow", "dense", "--json")
         result = spolia("search", "What causes the tide?", "--store", store, *options)
         assert result.code == 0, result.err
         assert len(result.json["hits"]) == 3
-        assert len(server.asked) == previous_count + 1  # the store knows the dimension: only the question is embedded
+        assert len(server.asked) == asked_before + 1  # the store knows the dimension: only the question is embedded
     assert KEY not in ran.out + ran.err + result.out + result.err
     assert set(server.keys) == {KEY if product == "Azure" else f"Bearer {KEY}"}
 
@@ -73,7 +73,7 @@ def test_one_line_asks_the_servers_language_model(
         ran = spolia("ask", "What causes the tide?", notes, "--llm", server.url, "--model", "m", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["answer"] == TEXT
-    assert [item["uri"] for item in ran.json["citations"]] == ["tides.md"]
+    assert [citation["uri"] for citation in ran.json["citations"]] == ["tides.md"]
     assert KEY not in ran.out + ran.err
 
 
@@ -89,7 +89,7 @@ def test_built_in_flows_use_the_embedder_that_the_store_was_indexed_with(
             ran = spolia("search", "tide", "--store", store, "--flow", flow, "--json")
             assert ran.code == 0, ran.err
         assert ran.json["chosen"].startswith("hybrid: nomic-embed-text")
-        assert {text for _, data in server.asked for text in data["input"]} == {"tide"}
+        assert {text for _, request in server.asked for text in request["input"]} == {"tide"}
         (notes / "bees.txt").write_text("Bees dance to tell where the flowers are.")
         second_result = spolia("sync", notes, "--store", store, "--json")
         assert (second_result.json["added"], second_result.json["embedded"]) == (1, 1)
@@ -176,15 +176,13 @@ def test_a_reranker_orders_what_a_built_in_flow_found(spolia: Spolia, notes: Pat
     store = tmp_path / "n.spolia"
     spolia("index", notes, "--store", store, "--no-vectors")
     with ModelServer("tei") as server:
-        result = spolia(
+        searched = spolia(
             "search", "owls mines by night", "--store", store, "--flow", "bm25", "--reranker", server.url, "--json"
         )
-        answered_result = spolia(
-            "ask", "What do owls do by night?", "--store", store, "--reranker", server.url, "--json"
-        )
-    assert result.code == 0, result.err
-    assert [round(hit["score"], 2) for hit in result.json["hits"]] == [0.75, 0.25, 0.25]
-    assert answered_result.code == 0, answered_result.err
+        answered = spolia("ask", "What do owls do by night?", "--store", store, "--reranker", server.url, "--json")
+    assert searched.code == 0, searched.err
+    assert [round(hit["score"], 2) for hit in searched.json["hits"]] == [0.75, 0.25, 0.25]
+    assert answered.code == 0, answered.err
     assert [path for path, _ in server.asked] == ["/rerank"] * 2
     assert set(server.asked[0][1]) == {"query", "texts", "raw_scores", "return_text", "truncate"}
 
@@ -192,7 +190,7 @@ def test_a_reranker_orders_what_a_built_in_flow_found(spolia: Spolia, notes: Pat
 def test_a_folder_with_an_onnx_file_reranks_without_torch(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
     store, model = tmp_path / "n.spolia", tmp_path / "model"
     model.mkdir()
-    counted(model)
+    write_counting_encoder(model)
     spolia("index", notes, "--store", store, "--no-vectors")
     result = spolia("search", "the owls", "--store", store, "--flow", "bm25", "--reranker", model, "--json")
     assert result.code == 0, result.err
@@ -201,7 +199,7 @@ def test_a_folder_with_an_onnx_file_reranks_without_torch(spolia: Spolia, notes:
     assert min(scores) >= 2 + 3 + 3  # the numbers of [CLS] and [SEP]
 
 
-@pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed")
+@pytest.mark.skipif(not tiny.is_installed(), reason="the extra local is not installed")
 @pytest.mark.parametrize(
     ("made", "scorer"),
     [("llama", "LocalLLMReranker"), ("bert", "LocalCrossEncoder"), ("colbert", "LocalColBERT")],
@@ -250,7 +248,7 @@ def test_an_evaluation_takes_the_embedder_and_other_settings_have_other_vectors(
         server.asked.clear()
         profile.write_text(f'[embedder]\nurl = "{server.url}"\nmodel = "m"\npassage_prefix = "passage: "\n')
         spolia("eval", "dense", "--data", data, "--measures", "R@5", "--profile-file", profile)
-    texts = [text for _, asked_data in server.asked for text in asked_data["input"]]
+    texts = [text for _, request in server.asked for text in request["input"]]
     assert "passage: Salt." in texts
 
 
@@ -327,25 +325,25 @@ def test_a_profile_names_the_model_that_judges_and_that_makes_a_group(
         assert spolia("index", notes, "--store", "n.spolia", "--no-vectors").code == 0
         command = ("groups", "add", "short", "--from", "g.yaml", "--store", "n.spolia")
         unallowed = spolia(*command)
-        count = len(server.asked)
+        asked_before = len(server.asked)
         added = spolia(*command, "--allow-env", "THEIR_KEY")
         assert added.code == 0, added.err
         summarized = len(server.asked)
     assert refused.code == 2
     assert "--allow-env THEIR_KEY" in refused.err
     assert unallowed.code == 2
-    assert 1 <= judged == count < summarized
+    assert 1 <= judged == asked_before < summarized
     assert set(server.keys) == {f"Bearer {KEY}"}
 
 
 def test_a_broken_profile_names_the_option_only_where_it_was_written(spolia: Spolia, tmp_path: Path) -> None:
     (tmp_path / "spolia.toml").write_text("store = = 1")
-    result, named_result = spolia("check", "bm25"), spolia("check", "bm25", "--profile-file", "spolia.toml")
-    assert (result.code, named_result.code) == (2, 2)
-    assert "not valid TOML" in result.err
-    assert "it lies in the working directory" in " ".join(result.err.split())
-    assert "--profile-file" not in result.err
-    assert "'--profile-file'" in named_result.err
+    unnamed, named = spolia("check", "bm25"), spolia("check", "bm25", "--profile-file", "spolia.toml")
+    assert (unnamed.code, named.code) == (2, 2)
+    assert "not valid TOML" in unnamed.err
+    assert "it lies in the working directory" in " ".join(unnamed.err.split())
+    assert "--profile-file" not in unnamed.err
+    assert "'--profile-file'" in named.err
 
 
 def test_a_profile_that_nobody_named_may_not_send_a_key_unless_it_is_allowed(
@@ -378,7 +376,7 @@ def test_what_only_looks_at_a_flow_reads_the_profile_and_asks_no_server(
         (tmp_path / "p.toml").write_text(models)
         options = ("--profile-file", "p.toml")
         (tmp_path / "spolia.toml").write_text(models)
-        outputs = [spolia("show", flow, *more).out for flow in ("hybrid", "default") for more in ((), options)]
+        trees = [spolia("show", flow, *more).out for flow in ("hybrid", "default") for more in ((), options)]
         checked = [spolia("check", "self-rag", *more, "--json") for more in ((), options)]
         monkeypatch.setenv("SPOLIA_ALLOW_ENV", "THEIR_KEY")
         assert server.asked == judge.asked == []
@@ -387,21 +385,21 @@ def test_what_only_looks_at_a_flow_reads_the_profile_and_asks_no_server(
         indexed, ranked = len(server.asked), len(judge.asked)
         by_profile = spolia("show", "dense")
         assert (len(server.asked), len(judge.asked)) == (indexed, ranked)
-        result = spolia("prompts", "show", "naive", "--question", "tide", "--json")
+        previewed = spolia("prompts", "show", "naive", "--question", "tide", "--json")
         (tmp_path / "spolia.toml").write_text('store = "n.spolia"\n[embedder]\nurl = "http://x/v1"\nmodel = "other"\n')
-        other_result = spolia("check", "dense")
-    for output in outputs:
-        assert "EmbeddingModel(" in output
-        assert "RerankModel(" in output
+        unfitting = spolia("check", "dense")
+    for tree in trees:
+        assert "EmbeddingModel(" in tree
+        assert "RerankModel(" in tree
     for ran, lacking in zip(checked, (["THEIR_KEY"], []), strict=True):
         (row,) = [row for row in ran.json["sends"] if row["to"] == server.url]
         assert (row["model"], row["keys"], row["not_allowed"]) == ("m", ["THEIR_KEY"], lacking)
     assert "n.spolia" in by_profile.out
-    assert "tide" in str(result.json["calls"]), result.err
-    assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in result.err
-    assert "Salt" not in str(result.json["calls"])
-    assert other_result.code == 3
-    assert "was embedded with m" in other_result.err
+    assert "tide" in str(previewed.json["calls"]), previewed.err
+    assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in previewed.err
+    assert "Salt" not in str(previewed.json["calls"])
+    assert unfitting.code == 3
+    assert "was embedded with m" in unfitting.err
 
 
 def test_a_flow_that_reranks_only_where_a_reranker_is_named_is_shown_without_one(spolia: Spolia) -> None:

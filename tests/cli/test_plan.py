@@ -102,7 +102,9 @@ def test_what_models_would_be_asked_for_and_cost_is_shown(
     assert re.search(r"1 prompts to models: about \d+ tokens, replies of at most 100, at most \$0\.\d\d", ran.out)
     assert "(2 calls at most, with retries)" in ran.out
     (group,) = [
-        item for item in spolia("plan", notes, "--store", corpus.path, "--json").json["groups"] if item["prompts"]
+        planned_group
+        for planned_group in spolia("plan", notes, "--store", corpus.path, "--json").json["groups"]
+        if planned_group["prompts"]
     ]
     assert group["cost_usd"] == pytest.approx((group["input_tokens"] * 1000 + 100 * 5000) / 1e6)
 
@@ -114,25 +116,25 @@ def test_groups_of_a_file_are_planned_and_then_made(spolia: Spolia, notes: Path,
     )
     options = ("--store", store, "--groups", file, "--no-vectors")
     plan = spolia("plan", notes, *options, "--json").json
-    data = {group["group"]: (group["change"], group["nodes"]) for group in plan["groups"]}
+    changes = {group["group"]: (group["change"], group["nodes"]) for group in plan["groups"]}
     assert plan["rebuild"]
-    assert data["chunk"] == ("rebuilt", 4)
-    assert data["small"][0] == "new"
+    assert changes["chunk"] == ("rebuilt", 4)
+    assert changes["small"][0] == "new"
     assert plan["command"] == f"spolia sync {notes} --store {store} --groups {file} --no-vectors --rebuild"
     assert spolia("sync", notes, *options).code == 3
     assert spolia(*plan["command"].split()[1:]).code == 0
-    assert dict(Corpus(str(store)).latest().stats().nodes) == {name: nodes for name, (_, nodes) in data.items()}
-    later_output = spolia("plan", notes, *options, "--json").json
-    assert {(group["change"], group["nodes"], *group["why"]) for group in later_output["groups"]} == {("kept", 0)}
+    assert dict(Corpus(str(store)).latest().stats().nodes) == {name: nodes for name, (_, nodes) in changes.items()}
+    later_plan = spolia("plan", notes, *options, "--json").json
+    assert {(group["change"], group["nodes"], *group["why"]) for group in later_plan["groups"]} == {("kept", 0)}
     file.write_text(file.read_text().replace("size: 4", "size: 5"))
-    second_output = spolia("plan", notes, *options, "--json").json
-    changed = {group["group"]: group for group in second_output["groups"]}
+    second_plan = spolia("plan", notes, *options, "--json").json
+    changed = {group["group"]: group for group in second_plan["groups"]}
     assert changed["small"]["why"] == ["transform.SlidingWindow.size: 4 there, 5 here"]
     assert (changed["chunk"]["change"], changed["small"]["change"]) == ("kept", "rebuilt")
-    assert spolia(*second_output["command"].split()[1:]).code == 0
+    assert spolia(*second_plan["command"].split()[1:]).code == 0
     assert "size: 5" in spolia("groups", "show", "small", "--store", store).out
-    later_output = spolia("plan", notes, *options, "--json").json
-    assert {(group["change"], group["nodes"], *group["why"]) for group in later_output["groups"]} == {("kept", 0)}
+    later_plan = spolia("plan", notes, *options, "--json").json
+    assert {(group["change"], group["nodes"], *group["why"]) for group in later_plan["groups"]} == {("kept", 0)}
     assert spolia("sync", notes, *options).code == 0
 
 

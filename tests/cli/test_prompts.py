@@ -31,8 +31,8 @@ def test_all_prompts_are_listed_with_who_asks(spolia: Spolia) -> None:
 
 @pytest.mark.slow
 def test_a_prompt_is_shown_in_all_languages(spolia: Spolia) -> None:
-    output = spolia("prompts", "show", "summary", "--json").json
-    assert list(output["texts"]) == ["en", "zh", "ko", "ja"]
+    prompt = spolia("prompts", "show", "summary", "--json").json
+    assert list(prompt["texts"]) == ["en", "zh", "ko", "ja"]
     assert spolia("prompts", "show", "indexing/summary").out.count("[system]") == 4
     ran = spolia("prompts", "show", "summary", "--question", "Who?")
     assert ran.code == 2
@@ -85,8 +85,8 @@ def test_a_line_of_a_data_set_with_its_gold(spolia: Spolia, place: Path) -> None
     ]
     questions = [{"id": f"q{n}", "question": f"Question {n}?", "gold_ids": [f"p{n}"]} for n in range(2)]
     (place / "data").mkdir()
-    (place / "data/corpus.jsonl").write_text("".join(json.dumps(item) + "\n" for item in passages))
-    (place / "data/questions.jsonl").write_text("".join(json.dumps(item) + "\n" for item in questions))
+    (place / "data/corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
+    (place / "data/questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
     ran = spolia("prompts", "show", "Reader", "--data", "data", "--line", "2", "--json")
     assert ran.json["question"] == "Question 1?"
     assert "Salt is dug." in ran.json["calls"][0]["messages"][1]["content"]
@@ -147,8 +147,8 @@ def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
         ):
             (place / "mine/generation/answer.txt").write_text(text)
             assert spolia(*command, "--prompts", "mine").code == 0
-        contents = [request.body["messages"][0]["content"][:4] for request in server.requests]
-    assert contents == ["One:", "Two:"]
+        beginnings = [request.body["messages"][0]["content"][:4] for request in server.requests]
+    assert beginnings == ["One:", "Two:"]
 
 
 @pytest.mark.slow
@@ -159,19 +159,19 @@ def test_a_judges_prompt_of_ones_own_is_a_part_of_its_measure(
     a_data_set(place)
     ran = spolia("prompts", "override", "correct", "--into", "mine")
     file = "mine/evaluation/measures/judged/correct.txt"
-    text = f'Correctness(role="{file}")'
-    assert f"write it as a part of the measure: --measures '{text}'." in ran.err
+    measure = f'Correctness(role="{file}")'
+    assert f"write it as a part of the measure: --measures '{measure}'." in ran.err
     assert """'GEval(aspect="fluency", prompt="mine""" in spolia("prompts", "override", "fluency", "--into", "mine").err
     (place / file).write_text("Strict: {{question}} {{answers}} {{answer}}")
     (place / "flow.yaml").write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
     with OpenAIServer(ServedReply("yes")) as server:
         judged = ("--data", "data", "--llm", server.url, "--model", "m")
-        ran = spolia("eval", "flow.yaml", *judged, "--measures", f"{text},EM", "--json")
+        ran = spolia("eval", "flow.yaml", *judged, "--measures", f"{measure},EM", "--json")
         assert list(ran.json["measures"]) == [f'Correctness(llm="m", role="{file}")', "EM"]
         (request,) = server.requests
         assert request.body["messages"][0]["content"].startswith("Strict: What pulls the sea?")
         gate = ("gate", "flow.yaml", *judged, "--baseline", "b.json")
-        assert spolia(*gate, "--measures", text, "--write").code == 0
+        assert spolia(*gate, "--measures", measure, "--write").code == 0
         assert spolia(*gate).code == 0
         (place / file).write_text("Lax: {{question}} {{answers}} {{answer}}")
         assert "is computed otherwise than then" in spolia(*gate).err
@@ -196,8 +196,8 @@ def test_a_gate_asks_with_them_and_its_baseline_says_which(
             (place / "mine/generation/answer.txt").write_text(text + ": {{question}} {{passages}}")
             ran = spolia(*command, *more)
             assert ran.code == 0, ran.err
-        contents = [request.body["messages"][0]["content"][:4] for request in server.requests]
-    assert contents == ["One:", "Two:"]
+        beginnings = [request.body["messages"][0]["content"][:4] for request in server.requests]
+    assert beginnings == ["One:", "Two:"]
     assert json.loads((place / "ci/baseline.json").read_text())["command"]["prompts"] == "../mine"
 
 

@@ -59,8 +59,8 @@ def test_a_data_set_is_made_reviewed_and_measured(spolia: Spolia, place: Path) -
         assert second_result.json["spent"]["calls"] == 0
         assert len(server.requests) == 10
     assert (place / "data/questions.jsonl").read_bytes() == (place / "again/questions.jsonl").read_bytes()
-    reported_rows = [json.loads(line) for line in (place / "data/dropped.jsonl").read_text().splitlines()]
-    assert {row["dropped_by"] for row in reported_rows} == {"KeepAnswered", "KeepSelfContained"}
+    dropped_rows = [json.loads(line) for line in (place / "data/dropped.jsonl").read_text().splitlines()]
+    assert {row["dropped_by"] for row in dropped_rows} == {"KeepAnswered", "KeepSelfContained"}
 
     measured = spolia("eval", "bm25", "--data", "data", "--store", "notes.spolia", "--measures", "R@1", "--json")
     assert measured.code == 0, measured.err
@@ -207,8 +207,8 @@ def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(spolia: Spo
                 time.sleep(0.01)
             killed.kill()
         assert not (place / "data").exists()
-        previous_count = len(server.requests)
-        assert 6 <= previous_count < 10
+        asked_before = len(server.requests)
+        assert 6 <= asked_before < 10
         ran = spolia(*command, "--json")
         assert ran.json["questions"] == 1
         prompts = [json.dumps(request.body["messages"]) for request in server.requests]

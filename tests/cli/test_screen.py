@@ -23,14 +23,14 @@ def test_a_log_gets_a_line_from_time_to_time(
         show_progress(1_024)
         show_progress(3, 40, "asking bm25")
         show_progress(5, 40)
-    captured = capsys.readouterr()
-    assert captured.err.splitlines() == [
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == [
         "indexing articles: 256 of 5,183, 25.6 a second, 3:12 left",
         "indexing articles: 1,024, 51.2 a second",
         "asking bm25: 3 of 40",
         "asking bm25: 5 of 40, 5 s each, 2:55 left",
     ]
-    assert captured.out == ""
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_line_in_a_pipe_is_what_rich_prints_without_styles(line: screen.Line) 
     console = Console(file=StringIO(), highlight=False, markup=False, emoji=False, width=200)
     console.print(line)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"{line.plain}\n" == "\n".join(word.rstrip(" ") for word in printed.split("\n"))
+    assert f"{line.plain}\n" == "\n".join(line_printed.rstrip(" ") for line_printed in printed.split("\n"))
 
 
 def test_progress_in_a_log_counts_each_activity_by_itself(

@@ -59,8 +59,8 @@ def test_hits_show_place_score_and_text(spolia: Spolia, store: Path) -> None:
 
 
 def test_hits_as_json_carry_all_that_is_known(spolia: Spolia, store: Path) -> None:
-    output = spolia("search", "owls at night", "--store", store, "--flow", "bm25", "--json").json
-    [hit] = output["hits"]
+    answer = spolia("search", "owls at night", "--store", store, "--flow", "bm25", "--json").json
+    [hit] = answer["hits"]
     assert (hit["place"], hit["uri"], hit["document"], hit["node"]) == ("owls.pdf, page 3", "owls.pdf", "d2", "n2")
     assert hit["span"] == {"start": 0, "end": 19, "pages": [3, 3], "lines": None, "seconds": None}
     assert hit["text"] == TEXTS["owls.pdf"]
@@ -150,9 +150,9 @@ def test_runs_can_be_traced(spolia: Spolia, store: Path) -> None:
     spolia("search", "owls", "--store", store)
     listed = spolia("trace", "--store", store, "--json").json["runs"]
     assert [entry["run"] for entry in listed][1] == run
-    output = spolia("trace", run[:6], "--store", store, "--json").json
-    assert (output["run"], output["spans"][0]["step"]) == (run, "BM25")
-    assert output["spans"][0]["result"]["hits"][0][0] == "n0"
+    trace = spolia("trace", run[:6], "--store", store, "--json").json
+    assert (trace["run"], trace["spans"][0]["step"]) == (run, "BM25")
+    assert trace["spans"][0]["result"]["hits"][0][0] == "n0"
     text = spolia("trace", "last", "--store", store).out
     assert "BM25" in text
     assert "1 hit" in text
@@ -203,9 +203,9 @@ def notes(spolia: Spolia, tmp_path: Path) -> Path:
 def test_conditions_hold_for_questions(spolia: Spolia, notes: Path, condition: str, found: set[str]) -> None:
     ran = spolia("search", "owls", "--store", notes, "--where", condition, "--json")
     assert {hit["uri"] for hit in ran.json["hits"]} == found
-    output = spolia("ask", "What do owls hunt?", "--store", notes, "--where", condition, "--json").json
-    assert {citation["uri"] for citation in output["citations"]} <= found
-    assert bool(output["citations"]) == bool(found)
+    answer = spolia("ask", "What do owls hunt?", "--store", notes, "--where", condition, "--json").json
+    assert {citation["uri"] for citation in answer["citations"]} <= found
+    assert bool(answer["citations"]) == bool(found)
 
 
 def test_a_condition_that_is_none_is_refused(spolia: Spolia, notes: Path) -> None:
@@ -267,5 +267,5 @@ def test_a_declared_field_is_filtered_by(spolia: Spolia, tmp_path: Path) -> None
     assert planned.json["command"].endswith("--no-vectors --field author --field year:int=2026")
     assert spolia("sync", notes, "--store", store, "--no-vectors", *fields).code == 0
     for condition, uri in (("author=Ann", "old.md"), ("year>1931", "new.md"), ("year<=1931", "old.md")):
-        output = spolia("search", "stones", "--store", store, "--where", condition, "--json").json
-        assert [hit["uri"] for hit in output["hits"]] == [uri]
+        answer = spolia("search", "stones", "--store", store, "--where", condition, "--json").json
+        assert [hit["uri"] for hit in answer["hits"]] == [uri]

@@ -18,6 +18,9 @@ def test_a_server_that_several_flows_ask_is_named_once(tmp_path: Path, capsys: p
     add_texts(corpus, {"tides": "The moon pulls the sea."})
     parts = build_parts(corpus.path, llm=ChatModel("m", "http://127.0.0.1:9/v1"))
     _load_flows(["bm25", "naive", "default"], parts, Screen(json=False))
-    output = capsys.readouterr().err
-    assert output.count("http://127.0.0.1:9/v1") == 1
-    assert [line.partition(" ")[0] for line in output.splitlines() if " searches with " in line] == ["naive", "default"]
+    printed = capsys.readouterr().err
+    assert printed.count("http://127.0.0.1:9/v1") == 1
+    assert [line.partition(" ")[0] for line in printed.splitlines() if " searches with " in line] == [
+        "naive",
+        "default",
+    ]

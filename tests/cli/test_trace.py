@@ -47,9 +47,9 @@ def asked(value: Ranking) -> Any:
 
 
 def recorded(path: Path, flow: Operator[Any, Any], value: Any, values: bool = True, **run: Any) -> str:
-    with Runs(path, values=values) as runs, Run(journal=runs.journal, **run) as item:
+    with Runs(path, values=values) as runs, Run(journal=runs.journal, **run) as current_run:
         flow(value)
-    return item.id
+    return current_run.id
 
 
 @pytest.fixture
@@ -139,13 +139,13 @@ def read(value: Ranking) -> Answer:
 @pytest.mark.parametrize("flow", [decomposed >> read, told], ids=["with sub-questions", "without a search"])
 def test_a_run_is_named_by_what_the_user_asked(spolia: Spolia, tmp_path: Path, flow: Operator[Any, Any]) -> None:
     path, page = tmp_path / "runs.db", tmp_path / "run.html"
-    text = "Where is the seat of Olsen's employer?"
-    recorded(path, flow, Query("where is its seat?", question=text))
+    question = "Where is the seat of Olsen's employer?"
+    recorded(path, flow, Query("where is its seat?", question=question))
     on = ("--journal", path)
-    assert spolia("trace", *on, "--json").json["runs"][0]["question"] == text
-    assert spolia("trace", "last", *on, "--json").json["questions"] == [text]
-    assert f"“{text}”" in spolia("trace", "last", *on).out
-    assert text[:20] in spolia("trace", *on).out
+    assert spolia("trace", *on, "--json").json["runs"][0]["question"] == question
+    assert spolia("trace", "last", *on, "--json").json["questions"] == [question]
+    assert f"“{question}”" in spolia("trace", "last", *on).out
+    assert question[:20] in spolia("trace", *on).out
     spolia("trace", "last", *on, "--html", page)
     assert "<h2>“Where is the seat of Olsen&#x27;s employer?”</h2>" in page.read_text()
 
@@ -213,9 +213,9 @@ def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> N
     path = tmp_path / "runs.db"
     first = recorded(path, turned, ranking("a", "b", "c"))
     second = recorded(path, turned >> asked, ranking("b", "a", "d"))
-    output = spolia("trace", "--diff", first, second, "--journal", path, "--json").json
-    assert (output["before"], output["after"]) == (first, second)
-    assert [(item["before"], item["after"]) for item in output["steps"]] == [
+    comparison = spolia("trace", "--diff", first, second, "--journal", path, "--json").json
+    assert (comparison["before"], comparison["after"]) == (first, second)
+    assert [(compared_step["before"], compared_step["after"]) for compared_step in comparison["steps"]] == [
         (None, 1),
         (None, 2),
         (None, 3),
@@ -223,8 +223,8 @@ def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> N
         (1, None),
     ]
     third = recorded(path, turned, ranking("c", "a", "b"))
-    output = spolia("trace", third, "--diff", first, "--journal", path, "--json").json
-    (change,) = output["steps"]
+    comparison = spolia("trace", third, "--diff", first, "--journal", path, "--json").json
+    (change,) = comparison["steps"]
     assert change["changes"]["documents"] == {"new": ["a.md"], "gone": ["c.md"], "moved": [["b.md", 2, 1]]}
     text = spolia("trace", third, "--diff", first, "--journal", path).out
     assert "moved: b.md 2 → 1" in text
@@ -234,11 +234,11 @@ def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> N
 
 def test_a_step_is_run_again_with_what_it_took_or_with_something_else(spolia: Spolia, store: Path) -> None:
     spolia("search", "tide", "--store", store, "--flow", "bm25")
-    second_output = spolia("trace", "last", "--replay", 1, "--store", store, "--json").json
-    assert second_output["same"] is True
-    other_output = spolia("trace", "last", "--replay", 1, "--input", "owls", "--store", store, "--json").json
-    assert other_output["same"] is None
-    assert "n2" in json.dumps(other_output["output"])
+    replay = spolia("trace", "last", "--replay", 1, "--store", store, "--json").json
+    assert replay["same"] is True
+    other_replay = spolia("trace", "last", "--replay", 1, "--input", "owls", "--store", store, "--json").json
+    assert other_replay["same"] is None
+    assert "n2" in json.dumps(other_replay["output"])
     assert "owls.pdf" in spolia("trace", "last", "--replay", 1, "--input", "owls", "--store", store).out
     wrong = spolia("trace", "last", "--replay", 1, "--input", "{", "--store", store)
     assert (wrong.code, "cannot be read" in wrong.err) == (2, True)
@@ -260,15 +260,15 @@ def test_several_rankings_of_a_step_are_shown_as_rankings(spolia: Spolia, store:
 
 def test_a_step_is_run_again_with_other_fields(spolia: Spolia, store: Path) -> None:
     spolia("search", "by the sea owls tide", "--store", store, "--flow", "bm25")
-    second_command = ("trace", "last", "--replay", 1, "--store", store)
-    whole = spolia(*second_command, "--json").json["output"]["Ranking"]["hits"]
-    cut = spolia(*second_command, "--set", "top_k=1", "--json").json
+    command = ("trace", "last", "--replay", 1, "--store", store)
+    whole = spolia(*command, "--json").json["output"]["Ranking"]["hits"]
+    cut = spolia(*command, "--set", "top_k=1", "--json").json
     assert (len(whole) > 1, cut["output"]["Ranking"]["hits"], cut["same"]) == (True, whole[:1], None)
     for wrong, message in (
         ("top_k", "names no value"), ("top=1", "has no field 'top'"), ("top_k=few", "does not fit BM25"),
         ("top_k=-1", "does not fit BM25"),
     ):  # fmt: skip
-        refused = spolia(*second_command, "--set", wrong)
+        refused = spolia(*command, "--set", wrong)
         assert (refused.code, message in refused.err) == (2, True), refused.err
 
 
@@ -279,11 +279,9 @@ def test_a_keyword_argument_of_a_function_is_set_as_it_is_declared(spolia: Spoli
     )
     path, options = tmp_path / "runs.db", ("--known", tmp_path / "ending.py")
     recorded(path, load_user_modules((str(options[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
-    for written_text, text in (("end=?", "why?"), ("end=7", "why7"), ('end="7"', "why7")):
-        second_output = spolia(
-            "trace", "last", "--replay", 1, "--journal", path, *options, "--set", written_text, "--json"
-        ).json
-        assert second_output["output"]["Query"]["text"] == text
+    for setting, text in (("end=?", "why?"), ("end=7", "why7"), ('end="7"', "why7")):
+        replay = spolia("trace", "last", "--replay", 1, "--journal", path, *options, "--set", setting, "--json").json
+        assert replay["output"]["Query"]["text"] == text
 
 
 def test_runs_are_those_of_the_profiles_store(
@@ -312,9 +310,9 @@ def test_the_steps_of_a_run_that_was_killed_are_shown(spolia: Spolia, tmp_path: 
     run, file = recorded(tmp_path / "runs.db", turned >> asked, ranking("a", "b")), tmp_path / "runs.db"
     with tamper(file) as connection:
         connection.execute("DELETE FROM spans WHERE parent = 0")  # what is around a step is written after it
-    result = spolia("trace", run, "--journal", file)
-    assert result.code == 0
-    assert "turned" in result.out
+    shown = spolia("trace", run, "--journal", file)
+    assert shown.code == 0
+    assert "turned" in shown.out
 
 
 def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path) -> None:
@@ -324,8 +322,8 @@ def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path
     )
     path, options = tmp_path / "runs.db", ("--known", tmp_path / "own.py")
     recorded(path, load_user_modules((str(options[1]),)).operators[0], Query("why?"))  # type: ignore[arg-type]
-    second_output = spolia("trace", "last", "--replay", 1, "--journal", path, *options, "--json").json
-    assert (second_output["same"], second_output["output"]["Query"]["text"]) == (True, "WHY?")
+    replay = spolia("trace", "last", "--replay", 1, "--journal", path, *options, "--json").json
+    assert (replay["same"], replay["output"]["Query"]["text"]) == (True, "WHY?")
 
 
 def test_a_journal_of_before_is_read_and_says_what_it_lacks(spolia: Spolia, tmp_path: Path) -> None:

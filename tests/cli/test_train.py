@@ -25,8 +25,8 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     folder = tmp_path / "texts"
     folder.mkdir()
     for line in (data / "corpus.jsonl").read_text().splitlines():
-        item = json.loads(line)
-        (folder / f"{item['id']}.md").write_text(f"# {item['title']}\n\n{item['text']}\n")
+        row = json.loads(line)
+        (folder / f"{row['id']}.md").write_text(f"# {row['title']}\n\n{row['text']}\n")
     questions = data / "questions.jsonl"
     questions.write_text(re.sub(r'"((?:person|town|river)\d+)"', r'"\1.md"', questions.read_text()))
     (data / "corpus.jsonl").unlink()
@@ -36,7 +36,7 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     assert (first.code, "looks.jsonl which questions" in first.err) == (0, True), first.err
     assert first.json["card"]["score"]["trained"]["mean"] > first.json["card"]["score"]["untrained"]["mean"]
     assert spolia(*command).json["sha256"] == first.json["sha256"]
-    asked_command = (
+    search = (
         "search",
         "How long is the water in the town where Oda Balbalson was born?",
         "--store",
@@ -44,15 +44,15 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
         "--json",
     )
     for flow in (("--flow", out / "flow.yaml"), ("--flow", "multi-hop", "--ranker", out)):
-        hits = spolia(*asked_command, *flow).json["hits"]
+        hits = spolia(*search, *flow).json["hits"]
         assert {hit["uri"].rpartition("/")[2] for hit in hits[:3]} == {"person0.md", "town0.md", "river0.md"}
         assert hits[0]["parts"]
     traced, page, report = ("trace", "last", "--store", store), tmp_path / "run.html", tmp_path / "report.html"
-    observation = [item for span in spolia(*traced, "--json").json["spans"] for item in span["after"]]
-    assert dict(observation[0]["parts"]) == hits[0]["parts"]
+    rows = [row for span in spolia(*traced, "--json").json["spans"] for row in span["after"]]
+    assert dict(rows[0]["parts"]) == hits[0]["parts"]
     spolia(*traced, "--html", page)
-    reason = ", ".join(f"{name} {score:.3g}" for name, score in hits[0]["parts"].items())
-    assert reason in page.read_text()
+    parts = ", ".join(f"{name} {score:.3g}" for name, score in hits[0]["parts"].items())
+    assert parts in page.read_text()
     measured = ("eval", out / "flow.yaml", "--data", data, "--store", store, "--measures", "R@5")
     refused = spolia(*measured)
     assert refused.code == 2

@@ -44,11 +44,12 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "small"
     folder.mkdir()
     passages = [
-        {"id": f"p{index}", "title": "", "text": f"Light {index} has {index % 5} lamps at sea."} for index in range(12)
+        {"id": f"p{number}", "title": "", "text": f"Light {number} has {number % 5} lamps at sea."}
+        for number in range(12)
     ]
     questions = [
-        {"id": f"q{index}", "question": f"How many lamps has light {index}?", "gold_ids": [f"p{index}"]}
-        for index in range(12)
+        {"id": f"q{number}", "question": f"How many lamps has light {number}?", "gold_ids": [f"p{number}"]}
+        for number in range(12)
     ]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
@@ -63,12 +64,12 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
     ran = spolia(*command, "--json")
     assert ran.code == 0, ran.err
     assert f"Spolia notes in {data / 'looks.jsonl'} which questions" in ran.err
-    output = ran.json
-    assert list(output)[:5] == ["best", "score", "method", "regret_bound", "spent"]
-    assert list(output["score"])[:3] == ["mean", "low", "high"]
-    assert 0 <= output["score"]["low"] <= output["score"]["mean"] <= output["score"]["high"] <= 1
-    assert output["spent"] == {"rows": 16 * 12, "calls": 0, "usd": 0.0, "share": 1.0}
-    assert set(output["best"]["choices"]) >= {"words", "fusion", "Cut.top_k"}
+    report = ran.json
+    assert list(report)[:5] == ["best", "score", "method", "regret_bound", "spent"]
+    assert list(report["score"])[:3] == ["mean", "low", "high"]
+    assert 0 <= report["score"]["low"] <= report["score"]["mean"] <= report["score"]["high"] <= 1
+    assert report["spent"] == {"rows": 16 * 12, "calls": 0, "usd": 0.0, "share": 1.0}
+    assert set(report["best"]["choices"]) >= {"words", "fusion", "Cut.top_k"}
     best = load(out / "best.yaml", {"chunks": Corpus("unused.spolia").group()})
     assert not places(best)
     page = (out / "report.html").read_text("utf-8")
@@ -78,11 +79,11 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
     assert measured.code == 0, measured.err
     chosen = f"12 of 12 questions were used to tune or choose a flow ({out / 'best.yaml'}), so their scores are too"
     assert chosen in measured.err
-    result = spolia("eval", "bm25", "multi-hop", "--data", data, "--measures", "nDCG@10")
-    assert (result.code, "used to tune" in result.err) == (0, False)
-    second_output = spolia(*command, "--json").json
-    assert second_output["spent"]["rows"] == 0
-    assert (second_output["best"], second_output["score"]) == (output["best"], output["score"])
+    evaluated = spolia("eval", "bm25", "multi-hop", "--data", data, "--measures", "nDCG@10")
+    assert (evaluated.code, "used to tune" in evaluated.err) == (0, False)
+    second_report = spolia(*command, "--json").json
+    assert second_report["spent"]["rows"] == 0
+    assert (second_report["best"], second_report["score"]) == (report["best"], report["score"])
     warm = spolia(*command[:-1], data.parent / "other", "--budget", "60%", "--warm", out, "--json").json
     assert 0 < warm["spent"]["share"] <= 0.6
     assert "No finalist" not in spolia(*command).out
@@ -139,7 +140,7 @@ def test_what_cannot_be_tuned_is_told_before_anything_is_asked(spolia: Spolia, d
     questions = data / "questions.jsonl"
     golden = questions.read_text()
     questions.write_text(
-        "\n".join(json.dumps({"id": f"q{index}", "question": "?", "answers": ["3"]}) for index in range(9))
+        "\n".join(json.dumps({"id": f"q{number}", "question": "?", "answers": ["3"]}) for number in range(9))
     )
     without = spolia("tune", space, *rest)
     assert without.code == 2
@@ -209,8 +210,8 @@ def test_a_study_of_which_nothing_changed_is_read_and_not_opened(spolia: Spolia,
     assert "a study of something else" in changed.err
 
 
-def finished(folder: Path, *files: Path, objective: str = "MRR", **input_options: Any) -> FinishedStudy:
-    options = TuningOptions(space="space.yaml", data=Path("data"), out=folder, objective=objective, **input_options)
+def finished(folder: Path, *files: Path, objective: str = "MRR", **settings: Any) -> FinishedStudy:
+    options = TuningOptions(space="space.yaml", data=Path("data"), out=folder, objective=objective, **settings)
     return FinishedStudy(folder, options, files)
 
 
@@ -325,10 +326,10 @@ def test_questions_of_a_store_are_named_with_it_and_do_not_suit_the_simulated_re
 ) -> None:
     folder, store, table = tmp_path / "texts", tmp_path / "texts.spolia", tmp_path / "asked.csv"
     folder.mkdir()
-    for index in range(6):
-        (folder / f"{index}.txt").write_text(f"Light {index} has {index} lamps at sea.")
+    for number in range(6):
+        (folder / f"{number}.txt").write_text(f"Light {number} has {number} lamps at sea.")
     table.write_text(
-        "question,file\n" + "".join(f"How many lamps has light {index}?,{index}.txt\n" for index in range(6))
+        "question,file\n" + "".join(f"How many lamps has light {number}?,{number}.txt\n" for number in range(6))
     )
     assert spolia("index", folder, "--store", store, "--no-vectors").code == 0
     space = tmp_path / "space.yaml"

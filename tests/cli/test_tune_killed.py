@@ -52,7 +52,7 @@ def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
     data: Path, server: OpenAIServer, budget: str
 ) -> None:
     whole = finished(data, "whole", "first", "--budget", budget)
-    previous_count = len(server.requests)
+    asked_before = len(server.requests)
     environment = os.environ | {"SPOLIA_CACHE": str(data.parent / "second")}
     killed = subprocess.Popen(
         command(data, "killed", "--budget", budget),
@@ -60,21 +60,21 @@ def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    while len(server.requests) < previous_count + 45 and killed.poll() is None:
+    while len(server.requests) < asked_before + 45 and killed.poll() is None:
         time.sleep(0.005)
     killed.kill()
     assert killed.wait(600) == -signal.SIGKILL
     rest = finished(data, "killed", "second", "--budget", budget)
     assert 0 < rest["spent"]["rows"] < whole["spent"]["rows"]
     assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
-    message = [[{**item, "notation": ""} for item in found_data["finalists"]] for found_data in (rest, whole)]
-    assert message[0] == message[1]
-    body_counts = Counter(json.dumps(item.body, sort_keys=True) for item in server.requests[previous_count:])
+    finalists = [[{**item, "notation": ""} for item in study["finalists"]] for study in (rest, whole)]
+    assert finalists[0] == finalists[1]
+    body_counts = Counter(json.dumps(item.body, sort_keys=True) for item in server.requests[asked_before:])
     assert sum(body_counts.values()) - len(body_counts) <= THREADS
-    assert len(body_counts) == previous_count
-    second_data = finished(data, "killed", "second", "--budget", budget)
-    assert second_data["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
-    assert sum(body_counts.values()) == len(server.requests) - previous_count
+    assert len(body_counts) == asked_before
+    second = finished(data, "killed", "second", "--budget", budget)
+    assert second["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
+    assert sum(body_counts.values()) == len(server.requests) - asked_before
 
 
 def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Path) -> None:

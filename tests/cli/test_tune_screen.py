@@ -38,7 +38,7 @@ def in_terminal(*command: object) -> tuple[int, str, str]:
     words = [sys.executable, "-m", "spolia", *map(str, command)]
     ran = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=end, env=os.environ | {"COLUMNS": "200"})
     os.close(end)
-    output = b""
+    printed = b""
     while True:
         try:
             piece = os.read(screen, 65536)
@@ -46,31 +46,31 @@ def in_terminal(*command: object) -> tuple[int, str, str]:
             break
         if not piece:
             break
-        output += piece
+        printed += piece
     assert ran.stdout is not None
     out = ran.stdout.read().decode()
     os.close(screen)
-    return ran.wait(600), out, output.decode()
+    return ran.wait(600), out, printed.decode()
 
 
 def test_an_estimate_of_the_whole_study_asks_no_model_and_holds_what_it_takes(
     spolia: Spolia, data: Path, server: OpenAIServer
 ) -> None:
     command = ("tune", data.parent / "reading.yaml", "--data", data, "--objective", "F1", "-o", data.parent / "read")
-    output = spolia(*command, "--budget", "100%", "--estimate", "--json").json
+    estimate = spolia(*command, "--budget", "100%", "--estimate", "--json").json
     assert server.requests == []
-    study = output["study"]
-    assert (study["choosing"], study["reporting"], output["n"]) == (36, 0, 36)
+    study = estimate["study"]
+    assert (study["choosing"], study["reporting"], estimate["n"]) == (36, 0, 36)
     ran = spolia(*command, "--budget", "100%", "--json")
     assert ran.code == 0, ran.err
-    spent_data = ran.json["spent"]
-    assert study["calls"][0] <= spent_data["calls"] <= study["calls"][2] == 36
+    spending = ran.json["spent"]
+    assert study["calls"][0] <= spending["calls"] <= study["calls"][2] == 36
     assert study["calls"][0] < study["calls"][2]  # flows share contexts
-    assert 0 < spent_data["usd"] <= study["usd"][2]
+    assert 0 < spending["usd"] <= study["usd"][2]
     assert study["tokens"][0] < study["tokens"][1] < study["tokens"][2]
     assert study["seconds"][0] > 0
-    reported_output = spolia(*command, "--budget", "100%", "--estimate").out
-    assert "Estimate for 36 scores to choose and 0 to report; nothing was sent to a server." in reported_output
+    printed = spolia(*command, "--budget", "100%", "--estimate").out
+    assert "Estimate for 36 scores to choose and 0 to report; nothing was sent to a server." in printed
     free = spolia("tune", data.parent / "searching.yaml", *command[2:4], "-o", data.parent / "free", "--estimate")
     assert "measured on a few flows" in free.out
     assert not (data.parent / "free").exists()
@@ -82,18 +82,18 @@ def test_a_budget_in_usd_needs_a_price_and_is_kept(spolia: Spolia, data: Path, s
     small = spolia(*command, "--budget", "0.0001 USD")
     assert small.code == 2
     assert "Write at least '" in small.err
-    part = small.err.split("Write at least '")[1].split("'")[0]
-    assert part.endswith(" USD")
+    minimum = small.err.split("Write at least '")[1].split("'")[0]
+    assert minimum.endswith(" USD")
     enough = spolia(*command, "--budget", "0.3 USD", "--json")
     assert enough.code == 0, enough.err
     assert enough.json["spent"]["usd"] <= 0.3
     space.write_text(space.read_text().replace(", usd_per_million: [1.0, 2.0]", ""))
-    count = len(server.requests)
+    asked_before = len(server.requests)
     for more in (("--budget", "2 USD"), ("--objective", "F1,USD", "--budget", "100%")):
         unpriced = spolia(*command[:4], "-o", data.parent / "other", *(("--objective", "F1", *more)[-4:]))
         assert unpriced.code == 2
         assert "The price of m is not known, so USD cannot be counted. Write usd_per_million" in unpriced.err
-    assert len(server.requests) == count
+    assert len(server.requests) == asked_before
 
 
 def test_a_pipe_gets_a_line_now_and_then_and_one_json_object(
@@ -113,7 +113,7 @@ def test_a_pipe_gets_a_line_now_and_then_and_one_json_object(
 
 def test_a_terminal_shows_the_estimate_and_the_leaders(data: Path) -> None:
     command = ("tune", data.parent / "reading.yaml", "--data", data, "--objective", "F1", "-o", data.parent / "read")
-    code, out, text = in_terminal(*command, "--budget", "100%", "--json")
-    assert code == 0, text
+    code, out, printed = in_terminal(*command, "--budget", "100%", "--json")
+    assert code == 0, printed
     assert json.loads(out)["spent"]["calls"] > 0
-    assert "Estimate: 36 scores to choose, 0 to report; calls " in text
+    assert "Estimate: 36 scores to choose, 0 to report; calls " in printed

@@ -59,19 +59,19 @@ def test_without_the_option_a_flow_that_needs_a_second_source_says_what_to_write
 
 
 def test_each_source_is_searched_where_the_flow_says(spolia: Spolia, store: Path) -> None:
-    def show_passages(flow: str) -> str:
+    def print_answer(flow: str) -> str:
         with OpenAIServer(ServedReply("The moon [1].")) as server:
             model = ("--llm", server.url, "--model", "m", "--web", "source=web", "--flow", flow)
             ran = spolia("ask", "What causes the tide?", "--store", store, *model)
             assert ran.code == 0, ran.err
             return str([request.body["messages"] for request in server.requests])
 
-    assert ("pull of the moon" in show_passages("naive"), "says the web" in show_passages("naive")) == (True, False)
-    assert ("pull of the moon" in show_passages("naive-web"), "says the web" in show_passages("naive-web")) == (
+    assert ("pull of the moon" in print_answer("naive"), "says the web" in print_answer("naive")) == (True, False)
+    assert ("pull of the moon" in print_answer("naive-web"), "says the web" in print_answer("naive-web")) == (
         False,
         True,
     )
-    assert ("pull of the moon" in show_passages("naive-both"), "says the web" in show_passages("naive-both")) == (
+    assert ("pull of the moon" in print_answer("naive-both"), "says the web" in print_answer("naive-both")) == (
         True,
         True,
     )
@@ -84,14 +84,14 @@ def test_a_search_ranks_what_both_sources_find(spolia: Spolia, store: Path, tmp_
     web = tmp_path / "web.yaml"
     web.write_text("use: web\n")
 
-    def search_uris(flow: object, *more: object) -> set[str]:
+    def find_uris(flow: object, *more: object) -> set[str]:
         ran = spolia("search", "What causes the tide?", "--store", store, "--flow", flow, "--json", *more)
         assert ran.code == 0, ran.err
         return {hit["uri"] for hit in ran.json["hits"]}
 
-    assert search_uris(file, "--web", "source=web") == {"here.md", "there.md"}
-    assert search_uris(web, "--web", "source=web") == {"there.md"}
-    assert search_uris("naive", "--web", "source=web") == {"here.md"}
+    assert find_uris(file, "--web", "source=web") == {"here.md", "there.md"}
+    assert find_uris(web, "--web", "source=web") == {"there.md"}
+    assert find_uris("naive", "--web", "source=web") == {"here.md"}
     lacking = spolia("search", "tide", "--store", store, "--flow", web)
     assert lacking.code == 2
     assert "--web" in lacking.err
@@ -159,9 +159,9 @@ def test_an_empty_source_is_told_by_what_the_asker_may_read_alone(spolia: Spolia
     assert "each of the 1" not in refused
     assert "none of the 1 documents that you may read" in refused
     assert "has the value local." in refused
-    other_text = " ".join(spolia(*command, "source=nothing", "--access", "ann").err.split())
-    assert "none of the 2 documents that you may read" in other_text
-    assert "secret" not in other_text
+    refused_ann = " ".join(spolia(*command, "source=nothing", "--access", "ann").err.split())
+    assert "none of the 2 documents that you may read" in refused_ann
+    assert "secret" not in refused_ann
     assert spolia(*command, "source=web", "--access", "ann").code == 0
     assert spolia("check", "naive-both", "--store", store, "--web", "source=web").code == 0
 
@@ -188,13 +188,13 @@ def test_a_gates_baseline_keeps_the_second_source(spolia: Spolia, split: Path, t
 
 def test_a_gate_asks_as_its_baseline_was_asked(spolia: Spolia, split: Path) -> None:
     options = ("--web", "source=web", "--measures", "EM", "--limit", 6)
-    result = spolia("gate", "naive-both", "--baseline", "b.json", "--data", split, "--write", *SIMULATED, *options)
-    assert result.code == 0, result.err
+    first = spolia("gate", "naive-both", "--baseline", "b.json", "--data", split, "--write", *SIMULATED, *options)
+    assert first.code == 0, first.err
     ran = spolia("gate", "--baseline", "b.json", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["changes"] == []
-    other_result = spolia("gate", "--baseline", "b.json", "--retriever", "default", "--json")
-    assert any(change["kind"] == "flow" for change in json.loads(other_result.out)["changes"])
+    changed = spolia("gate", "--baseline", "b.json", "--retriever", "default", "--json")
+    assert any(change["kind"] == "flow" for change in json.loads(changed.out)["changes"])
 
 
 def test_check_does_not_name_the_model_that_stands_in_for_one_to_be_given(spolia: Spolia) -> None:

@@ -58,9 +58,9 @@ def test_help_fits_on_a_screen_and_names_every_option(
             short = spolia(*words, "--help").out.splitlines()
             assert len(short) < 60
             assert max(map(len, short)) <= 80
-            text = "".join("".join(short).split())
+            printed = "".join("".join(short).split())
             options = [param.opts[0] for param in command.params if param.param_type_name == "option"]
-            assert [option for option in options if option not in text] == []
+            assert [option for option in options if option not in printed] == []
 
 
 def test_help_begins_with_what_a_command_needs_and_with_its_own_options(spolia: Spolia) -> None:

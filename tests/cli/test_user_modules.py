@@ -164,8 +164,8 @@ def test_readers_of_a_module_read_files(spolia: Spolia, place: Path, monkeypatch
 
 
 def test_readers_that_are_none_are_refused(spolia: Spolia, place: Path) -> None:
-    for message in ("['*.min']", "{'*.min': 3}", "{1: str}"):
-        (place / "cutting.py").write_text(f"READERS = {message}")
+    for declared in ("['*.min']", "{'*.min': 3}", "{1: str}"):
+        (place / "cutting.py").write_text(f"READERS = {declared}")
         ran = spolia("sync", "notes", "--store", "n.spolia", "--known", "cutting.py")
         assert (ran.code, "Write READERS = {'*.foo': my_function" in ran.err) == (2, True), ran.err
         sys.modules.pop("cutting")

@@ -86,10 +86,10 @@ def start(folder: Path, store: Path) -> Iterator[Start]:
         return watching
 
     yield begin
-    for item in started:
-        if item.process.poll() is None:
-            item.process.kill()
-            item.process.wait()
+    for begun in started:
+        if begun.process.poll() is None:
+            begun.process.kill()
+            begun.process.wait()
 
 
 def put(path: Path, text: str) -> None:
@@ -163,8 +163,8 @@ def test_programs_read_one_object_a_line(start: Start, folder: Path) -> None:
     watching = start("--json")
     put(folder / "new.txt", "Whelks live under the pier.")
     line = watching.until('"new.txt"')
-    data: dict[str, Any] = json.loads(line)
-    assert data["changes"] == [{"change": "added", "uri": "new.txt", "reason": ""}]
+    record: dict[str, Any] = json.loads(line)
+    assert record["changes"] == [{"change": "added", "uri": "new.txt", "reason": ""}]
     assert watching.end() == 0
 
 
@@ -339,8 +339,8 @@ def test_sources_are_looked_at_again_after_a_while(
     monkeypatch.setattr(time, "sleep", sleep)
     screen = Screen(json=False)
 
-    def run(**options: Any) -> Any:
-        return index_folder(screen, making, **options)
+    def run(**settings: Any) -> Any:
+        return index_folder(screen, making, **settings)
 
     report, _ = run()
     assert Watch(screen, making.places(), run, 2.0, (), follow_links=False, readers=READERS).follow(report) == 0

@@ -155,12 +155,12 @@ def test_the_doctor_finds_damage_beside_the_database_and_writes_nothing(spolia: 
     for name in ("jobs.db", "runs.db"):
         content = (store / name).read_bytes()
         (store / name).write_bytes(content[: len(content) // 2])
-    previous_contents = contents(store)
+    contents_before = contents(store)
     ran = spolia("doctor", "--deep", "--store", store, "--json")
     assert (ran.code, ran.json["sound"], len(ran.json["damaged"])) == (3, False, 2)
     quick = spolia("doctor", "--store", store, "--json")
     assert (quick.code, len(quick.json["damaged"])) == (3, 2)  # their first bytes tell
-    assert contents(store) == previous_contents
+    assert contents(store) == contents_before
 
 
 def test_a_repair_sets_aside_what_can_be_made_again_and_names_what_cannot(spolia: Spolia, store: Path) -> None:
@@ -205,21 +205,21 @@ def to_a_server(call: ast.Call) -> bool:
 def writes(call: ast.Call) -> bool:
     """Whether a call writes a file, as far as its words tell."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    target = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    receiver = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     modes = [str(argument.value) for argument in arguments if isinstance(argument, ast.Constant)]
     return (
         (name in OPENERS and (any(set(mode) <= {*"rwaxbt+"} and {*mode} & {*"wax+"} for mode in modes)))
         or (name in OPENERS and "O_CREAT" in ast.unparse(call))
-        or (name == "connect" and target in ("", "sqlite3", "record_files") and not to_a_server(call))
-        or (name == "write" and target == "checksums")
-        or (name in WRITERS and target not in ("self.writer", "layout", "self.layout"))
+        or (name == "connect" and receiver in ("", "sqlite3", "record_files") and not to_a_server(call))
+        or (name == "write" and receiver == "checksums")
+        or (name in WRITERS and receiver not in ("self.writer", "layout", "self.layout"))
     )
 
 
 def test_every_module_that_writes_a_file_is_in_the_table() -> None:
     root = Path(package.__file__).parent
-    result = set()
+    writing = set()
     for path in root.rglob("*.py"):
         module = ".".join(path.relative_to(root).with_suffix("").parts)
         text = path.read_text("utf-8")
@@ -227,11 +227,11 @@ def test_every_module_that_writes_a_file_is_in_the_table() -> None:
             f"{word}(" in text for word in {*OPENERS, *WRITERS, "connect", "write"}
         ):
             continue  # parsing takes most of the time
-        if any(writes(item) for item in ast.walk(ast.parse(text)) if isinstance(item, ast.Call)):
-            result.add(module)
+        if any(writes(call) for call in ast.walk(ast.parse(text)) if isinstance(call, ast.Call)):
+            writing.add(module)
     listed = {writer for kind in (*STORE_FILES, *OTHER_FILES) for writer in kind.writers}
-    assert result - listed == set(MECHANISMS)
-    assert listed - result <= {"training.training", "stores.portable"}, "writes no longer: take it out of the table"
+    assert writing - listed == set(MECHANISMS)
+    assert listed - writing <= {"training.training", "stores.portable"}, "writes no longer: take it out of the table"
 
 
 @pytest.fixture(scope="module")
@@ -284,8 +284,8 @@ def test_a_changed_byte_elsewhere_is_found_or_changes_nothing_and_nothing_is_los
     for damaged in [*ends, *(changed(content, generator) for _ in range(25))]:
         file.write_bytes(damaged)
         file_damages = [file_damage for file_damage in damaged_elsewhere(file) if file_damage.path == file]
-        message, error = outcome(file)
-        assert file_damages or (message == whole and not error) or not damaged
+        content_now, error = outcome(file)
+        assert file_damages or (content_now == whole and not error) or not damaged
         assert not error or file.name in error or str(folder) in error
         assert not damaged or any(path.read_bytes() == damaged for path in folder.rglob("*") if path.is_file())
 
@@ -298,6 +298,6 @@ def outcome(file: Path) -> tuple[object, str]:
 
 
 def changed(content: bytes, generator: random.Random) -> bytes:
-    found_content = bytearray(content)
-    found_content[generator.randrange(len(found_content))] ^= generator.randrange(1, 256)
-    return bytes(found_content)
+    mutable = bytearray(content)
+    mutable[generator.randrange(len(mutable))] ^= generator.randrange(1, 256)
+    return bytes(mutable)

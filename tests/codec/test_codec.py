@@ -267,8 +267,8 @@ def test_what_a_class_of_yours_refuses_names_the_place_in_its_file() -> None:
 def test_two_classes_of_one_id_are_told_apart_or_refused() -> None:
     first = type("Twin", (Value,), {"__module__": "acme.one"})
     assert IMPORTED["acme:Twin"] is first
-    second_kind = type("Twin", (Value,), {"__module__": "acme.one"})
-    assert IMPORTED["acme:Twin"] is second_kind
+    twin = type("Twin", (Value,), {"__module__": "acme.one"})
+    assert IMPORTED["acme:Twin"] is twin
     second = type("Twin", (Value,), {"__module__": "acme.two"})
     with pytest.raises(CodecError, match=r"acme:Twin is a class in acme\.one and in acme\.two"):
         decode({type_id(second): {}})

@@ -173,7 +173,7 @@ def test_no_flow_makes_more_calls_than_it_says(flow: Operator[Query, Query], ind
     with Run() if in_run else nullcontext() as run, suppress(SpoliaError):
         decide(flow, dict.fromkeys(places(flow), index))(Query("so it is"))
     assert bound is None or len(MADE) <= bound
-    assert run is None or run.spent.calls == len(MADE)
+    assert run is None or run.actual_usage.calls == len(MADE)
 
 
 def test_a_guard_holds_its_limit_without_a_run_too() -> None:
@@ -394,7 +394,7 @@ def test_windows_and_repairs_of_a_reranker_count(window: int, by: int, windows: 
     for op, calls in ((once, windows), (ranker, 2 * windows)):
         with Run() as run:
             op(Ranking(Query("?"), hits))
-        assert run.spent.calls == calls == op.calls() == op.calls(1)
+        assert run.actual_usage.calls == calls == op.calls() == op.calls(1)
 
 
 def test_a_search_that_may_first_build_its_group_by_a_model_is_unknown() -> None:

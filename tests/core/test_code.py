@@ -198,11 +198,11 @@ def test_groups_of_stores_of_before_are_recognised(
 def test_a_class_of_spolia_and_of_a_user_have_one_answer_whatever_is_said_beside_the_code(quarry: Quarry) -> None:
     assert code_digest(Cut) == definition_digest(Cut) != definition_digest(Threshold)
     quarry()
-    previous_content = code_digest(sys.modules["quarry.words"].Word)
+    digest_before = code_digest(sys.modules["quarry.words"].Word)
     quarry({"words.py": ("    text: str\n", "    text: str  # of a page\n\n")})
-    assert code_digest(sys.modules["quarry.words"].Word) == previous_content
+    assert code_digest(sys.modules["quarry.words"].Word) == digest_before
     quarry({"words.py": ("> 3", "> 4")})
-    assert code_digest(sys.modules["quarry.words"].Word) != previous_content
+    assert code_digest(sys.modules["quarry.words"].Word) != digest_before
 
 
 CHANGES = [
@@ -243,8 +243,8 @@ SAME = [
 
 @pytest.mark.parametrize(("file", "old", "new"), CHANGES)
 def test_a_change_of_what_the_function_refers_to_is_seen(quarry: Quarry, file: str, old: str, new: str) -> None:
-    previous_digest, later_digest = quarry().digest, quarry({file: (old, new)}).digest
-    assert previous_digest != later_digest
+    digest_before, digest_after = quarry().digest, quarry({file: (old, new)}).digest
+    assert digest_before != digest_after
 
 
 @pytest.mark.parametrize(("file", "old", "new"), SAME)
@@ -253,14 +253,14 @@ def test_what_makes_no_difference_is_not(quarry: Quarry, file: str, old: str, ne
 
 
 def test_running_it_changes_nothing(quarry: Quarry) -> None:
-    previous_digest = quarry().digest
+    digest_before = quarry().digest
     quarry_flow = quarry()
     main = sys.modules["quarry.main"]
     main.SEEN["x"] = 1
     vars(main)["count"] = 9
     main.asked.append("x")
     main.kept("word")
-    assert quarry_flow.digest == previous_digest
+    assert quarry_flow.digest == digest_before
 
 
 DIGEST = "from quarry.main import cut, again; print(cut.digest.hex(), again.digest.hex())"
@@ -274,8 +274,8 @@ def test_every_process_gets_the_same(quarry: Quarry, tmp_path: Path) -> None:
         paths = os.pathsep.join([str(tmp_path / "code"), *sys.path])
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": paths}
         printed.add(subprocess.check_output([sys.executable, "-c", DIGEST], env=environment, text=True))
-    second_result = sys.modules["quarry.main"].again
-    assert printed == {f"{here.digest.hex()} {second_result.digest.hex()}\n"}
+    second_flow = sys.modules["quarry.main"].again
+    assert printed == {f"{here.digest.hex()} {second_flow.digest.hex()}\n"}
 
 
 def test_without_a_source_the_compiled_code_is_compared() -> None:
@@ -299,10 +299,10 @@ def test_a_group_is_not_gone_on_with_when_a_helper_has_changed(quarry: Quarry, t
     group = corpus.group("words", Definition(quarry()))
     sync(folder, corpus, groups=[group])
     (folder / "b.txt").write_text("whelks")
-    assert sync(folder, corpus, known=[quarry()]).added == 1
+    assert sync(folder, corpus, operators=[quarry()]).added == 1
     changed = quarry({"words.py": ('return "-"', 'return "+"')})
     with pytest.raises(ManifestMismatch, match="have changed"):
-        sync(folder, Corpus(corpus.path), known=[changed])
+        sync(folder, Corpus(corpus.path), operators=[changed])
     with pytest.raises(ManifestMismatch):
         corpus.group("words", Definition(changed)).snapshot()
 

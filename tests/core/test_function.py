@@ -39,8 +39,8 @@ def test_an_argument_that_the_function_has_not_is_refused() -> None:
 def test_it_goes_to_a_file_to_text_and_to_another_process(flow: Operator[str, str]) -> None:
     assert load(dump(flow), operators=(cut,)) == flow
     assert eval(repr(flow)) == flow
-    second_data = pickle.loads(pickle.dumps(flow))
-    assert (second_data, second_data.digest) == (flow, flow.digest)
+    unpickled = pickle.loads(pickle.dumps(flow))
+    assert (unpickled, unpickled.digest) == (flow, flow.digest)
 
 
 @step
@@ -60,7 +60,10 @@ def test_keyword_arguments_are_what_fields_are() -> None:
     assert changed_step == repeated.but(before=shouted, times=2).but(times=2)
     assert changed_step.digest != changed_step.but(times=3).digest
     assert (changed_step.but(before=Choice(shouted, Identity())) >> shouted).takes() is str
-    assert [item("ab") for _, item in settle(changed_step.but(before=Choice(shouted, Identity())))] == ["ABAB", "abab"]
+    assert [settled_flow("ab") for _, settled_flow in settle(changed_step.but(before=Choice(shouted, Identity())))] == [
+        "ABAB",
+        "abab",
+    ]
 
 
 def test_the_short_name_of_a_step_has_its_scalar_arguments_alone() -> None:

@@ -33,10 +33,10 @@ PLAIN = [
 
 @check_each("text", LIVE)
 def test_what_loads_or_runs_is_inert_and_as_long_as_before(text: str) -> None:
-    found_text = disarm(text)
-    assert found_text != text
-    assert len(found_text) == len(text)
-    assert disarm(found_text) == found_text
+    disarmed = disarm(text)
+    assert disarmed != text
+    assert len(disarmed) == len(text)
+    assert disarm(disarmed) == disarmed
 
 
 @check_each("text", PLAIN)

@@ -293,11 +293,11 @@ def test_flows_can_be_sent_to_another_process() -> None:
 def test_a_step_over_texts_looks_its_types_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
 
-    def count_calls(wanted: object, given: object, bound: Bindings) -> bool:
+    def counting_fits(wanted: object, given: object, bound: Bindings) -> bool:
         looks.append(wanted)
         return fits(wanted, given, bound)
 
-    monkeypatch.setattr(operator_module, "fits", count_calls)
+    monkeypatch.setattr(operator_module, "fits", counting_fits)
 
     @step
     def upper(text: str) -> str:
@@ -349,8 +349,8 @@ def test_a_loop_over_a_batch_equals_the_loop_over_each() -> None:
 @step
 def ask_in_two_ways(chain: Chain) -> tuple[Chain, ...]:
     """The same question in two spellings, twice, and two others."""
-    texts = ("Who is it?", "who is it", "C#?", "C?", "Where is Åland?", "Where is A\u030aland?")
-    return tuple(chain.but(pairs=(*chain.pairs, (question, "Olsen."))) for question in texts)
+    questions = ("Who is it?", "who is it", "C#?", "C?", "Where is Åland?", "Where is A\u030aland?")
+    return tuple(chain.but(pairs=(*chain.pairs, (question, "Olsen."))) for question in questions)
 
 
 def test_a_question_in_another_spelling_is_explored_once() -> None:

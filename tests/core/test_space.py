@@ -96,7 +96,7 @@ def test_a_step_beside_or_around_renames_no_place(parts: list[Operator[int, int]
     flow = parts[0]
     for part in parts[1:]:
         flow = flow >> part
-    wrapped_flows = (
+    wrapped = (
         other >> flow,
         flow >> other,
         Guard(flow),
@@ -104,9 +104,9 @@ def test_a_step_beside_or_around_renames_no_place(parts: list[Operator[int, int]
         Guard(Wrapped(other >> flow)),
         Choice(other, flow, name="outer"),
     )[how]
-    previous_places, later_places = places(flow), places(wrapped_flows)
-    for name, place in previous_places.items():
-        assert later_places[name].values == place.values
+    places_alone, places_wrapped = places(flow), places(wrapped)
+    for name, place in places_alone.items():
+        assert places_wrapped[name].values == place.values
 
 
 @dataclass(frozen=True)
@@ -188,21 +188,21 @@ def test_a_saved_point_gives_equal_operators_equal_values_or_is_refused(
     random.shuffle(changed)
     try:
         space = Space(_flow_of(changed or parts, how))
-        counts = taken(space.decide({**space.default, **point}))
+        values = taken(space.decide({**space.default, **point}))
     except (UndecidedError, WiringError):
         return
-    previous_counts = taken(Space(flow).decide(point))
-    assert {tag: previous_counts[tag] for tag in previous_counts.keys() & counts.keys()} == {
-        tag: counts[tag] for tag in previous_counts.keys() & counts.keys()
+    former_values = taken(Space(flow).decide(point))
+    assert {tag: former_values[tag] for tag in former_values.keys() & values.keys()} == {
+        tag: values[tag] for tag in former_values.keys() & values.keys()
     }
 
 
-def _flow_of(parts: list[Any], kind: int) -> Operator[int, int]:
+def _flow_of(parts: list[Any], shape: int) -> Operator[int, int]:
     """The parts one after the other, in pairs of a branch, or some of them inside others."""
     flow = parts[0]
     for part in parts[1:]:
         flow = (flow >> part, Branch(flow, part) >> Best(same), Wrapped(part, (("y", flow),)),
-                Guard(flow, fallback=part), part >> Guard(flow))[kind]  # fmt: skip
+                Guard(flow, fallback=part), part >> Guard(flow))[shape]  # fmt: skip
     return flow  # type: ignore[no-any-return]
 
 
@@ -263,11 +263,11 @@ def test_points_of_a_huge_space_are_drawn_and_are_valid() -> None:
             assert len([name for name in inside if f"{number}" == name[1:].split(".")[0]]) == (0, 3, 1)[choice]
     neighbours = list(space.neighbours(point))
     assert point not in neighbours
-    for other_neighbour in neighbours:
-        shared = {name for name in point if other_neighbour.get(name) == point[name]}
-        changed = {name for name in point.keys() & other_neighbour.keys() if other_neighbour[name] != point[name]}
+    for neighbour in neighbours:
+        shared = {name for name in point if neighbour.get(name) == point[name]}
+        changed = {name for name in point.keys() & neighbour.keys() if neighbour[name] != point[name]}
         assert len(changed) == 1
-        assert space.complete(other_neighbour) == other_neighbour
+        assert space.complete(neighbour) == neighbour
         assert shared
 
 

@@ -96,7 +96,9 @@ def test_a_missing_argument_or_one_of_another_type_is_refused_with_what_to_write
 
 
 def test_every_value_says_what_is_missing_and_which_names_it_takes() -> None:
-    values = [result for result in vars(types).values() if isinstance(result, type) and issubclass(result, Value)]
+    values = [
+        exported for exported in vars(types).values() if isinstance(exported, type) and issubclass(exported, Value)
+    ]
     assert len(values) > 20
     for value in values:
         with pytest.raises(WiringError, match=rf"^{value.__name__} takes no 'nonesuch'\. (Write|It takes)"):
@@ -108,10 +110,10 @@ def test_every_value_says_what_is_missing_and_which_names_it_takes() -> None:
 
 def test_what_is_written_by_hand_goes_through_pickle_and_copy() -> None:
     ranking = Ranking(Query("Why?"), (Hit(Node("a", "b"), 1.0),))
-    for item in (Query("Why?"), ranking, BM25(CHUNKS), Plan(Query("Why?"), ("a", "b")), ChatModel("m", "http://h/v1")):
-        second_data = pickle.loads(pickle.dumps(item))
-        assert second_data == item == copy.copy(item)
-        assert second_data.digest == item.digest
+    for value in (Query("Why?"), ranking, BM25(CHUNKS), Plan(Query("Why?"), ("a", "b")), ChatModel("m", "http://h/v1")):
+        unpickled = pickle.loads(pickle.dumps(value))
+        assert unpickled == value == copy.copy(value)
+        assert unpickled.digest == value.digest
 
 
 @check_each(("made", "given", "advice"), WRONG)

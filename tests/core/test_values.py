@@ -53,12 +53,12 @@ class Undecorated(Plain):
 
 @pytest.mark.parametrize("one", [Plain("a", 2, "n"), Checked("a", 2), Undecorated("a"), Derived("a"), Seeded("a")])
 def test_a_changed_value_is_what_its_constructor_makes(one: Value) -> None:
-    previous_digest = one.digest
-    value = one.but(name=" bcd ")
-    assert type(value) is type(one)
-    assert vars(value) | {"digest": b""} == vars(replace(one, name=" bcd ")) | {"digest": b""}  # type: ignore[type-var]
-    assert value.digest != previous_digest
-    assert one.digest == previous_digest
+    digest_before = one.digest
+    changed = one.but(name=" bcd ")
+    assert type(changed) is type(one)
+    assert vars(changed) | {"digest": b""} == vars(replace(one, name=" bcd ")) | {"digest": b""}  # type: ignore[type-var]
+    assert changed.digest != digest_before
+    assert one.digest == digest_before
 
 
 def test_checks_run_again_and_unknown_fields_are_refused() -> None:

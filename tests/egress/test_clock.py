@@ -17,18 +17,18 @@ def threads() -> int:
 
 
 def test_what_is_due_is_called_in_order_and_once_by_one_thread() -> None:
-    clock, previous_count, texts = Clock(), threads(), list[str]()
+    clock, threads_before, calls = Clock(), threads(), list[str]()
     done = threading.Event()
     now = time.monotonic()
     with (
-        clock.schedule(now + 3600, lambda: texts.append("never")),
+        clock.schedule(now + 3600, lambda: calls.append("never")),
         clock.schedule(now + 0.10, done.set),
-        clock.schedule(now + 0.05, lambda: texts.append("second")),
-        clock.schedule(now - 1, lambda: texts.append("first")),
+        clock.schedule(now + 0.05, lambda: calls.append("second")),
+        clock.schedule(now - 1, lambda: calls.append("first")),
     ):
         assert done.wait(600)
-        assert threads() == previous_count + 1
-    assert texts == ["first", "second"]
+        assert threads() == threads_before + 1
+    assert calls == ["first", "second"]
 
 
 @pytest.mark.slow
@@ -46,6 +46,6 @@ def test_what_ended_before_is_not_called_and_not_kept() -> None:
 
 def test_a_socket_does_not_hold_back_what_is_written() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        result = open_socket("127.0.0.1", server.getsockname()[1], 5.0, public=False)
-        with result:
-            assert result.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        connection = open_socket("127.0.0.1", server.getsockname()[1], 5.0, public=False)
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

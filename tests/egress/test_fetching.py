@@ -145,8 +145,8 @@ def test_a_redirect_to_an_address_that_is_not_allowed_is_not_followed() -> None:
 
 def test_redirects_are_followed_within_bounds() -> None:
     def answer(request: BaseHTTPRequestHandler) -> None:
-        function = says() if request.path == "/b" else says(b"", 302, Location="/b")
-        function(request)
+        reply = says() if request.path == "/b" else says(b"", 302, Location="/b")
+        reply(request)
 
     assert got(answer).url.endswith("/b")
     with pytest.raises(EgressRefused, match="more than 5 redirects"):
@@ -154,58 +154,58 @@ def test_redirects_are_followed_within_bounds() -> None:
 
 
 def test_bound_headers_go_to_their_server_alone_whatever_they_are_called() -> None:
-    results: list[tuple[str, str | None, str | None]] = []
+    received: list[tuple[str, str | None, str | None]] = []
 
     def second(request: BaseHTTPRequestHandler) -> None:
-        results.append(("second", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
+        received.append(("second", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
         says(b"", 307, Location=f"http://{first}/end")(request)
 
     def begin(request: BaseHTTPRequestHandler) -> None:
-        results.append(("first", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
-        (says() if request.path == "/end" else says(b"", 307, Location=f"http://{other_texts}/"))(request)
+        received.append(("first", request.headers["X-Internal-Token"], request.headers["X-Kind"]))
+        (says() if request.path == "/end" else says(b"", 307, Location=f"http://{second_host}/"))(request)
 
-    with server(second) as other_texts, server(begin) as first:
-        fetch(f"http://{first}/", allow=(first, other_texts), headers={"X-Kind": "a"}, bound={"X-Internal-Token": "k"})
-    assert results == [("first", "k", "a"), ("second", None, "a"), ("first", "k", "a")]
+    with server(second) as second_host, server(begin) as first:
+        fetch(f"http://{first}/", allow=(first, second_host), headers={"X-Kind": "a"}, bound={"X-Internal-Token": "k"})
+    assert received == [("first", "k", "a"), ("second", None, "a"), ("first", "k", "a")]
 
 
 def test_a_bound_header_replaces_one_of_the_same_name_only_where_it_goes() -> None:
-    texts: list[str | None] = []
+    agents: list[str | None] = []
 
     def end(request: BaseHTTPRequestHandler) -> None:
-        texts.append(request.headers["User-Agent"])
+        agents.append(request.headers["User-Agent"])
         says()(request)
 
     with server(end) as host:
         options: dict[str, object] = {"headers": {"User-Agent": "spolia"}, "bound": {"user-agent": "mine"}}
         fetch(f"http://{host}/", allow=(host,), **options)  # type: ignore[arg-type]
         fetch(f"http://{host}/", allow=(host,), origins=("https://example.org",), **options)  # type: ignore[arg-type]
-    assert texts == ["mine", "spolia"]
+    assert agents == ["mine", "spolia"]
 
 
 def test_a_refusal_says_which_headers_were_kept_back() -> None:
     with (
-        server(says(b"", 401)) as other_texts,
-        server(says(b"", 307, Location=f"http://{other_texts}/")) as first,
+        server(says(b"", 401)) as second,
+        server(says(b"", 307, Location=f"http://{second}/")) as first,
         pytest.raises(EgressRefused, match=r"401.*without the headers X-Token, which go to http://\S+ only"),
     ):
-        fetch(f"http://{first}/", allow=(first, other_texts), bound={"X-Token": "k"})
+        fetch(f"http://{first}/", allow=(first, second), bound={"X-Token": "k"})
 
 
 def test_the_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name server that first gives a public address and then another one has no second time."""
-    texts: list[str] = []
+    hosts: list[str] = []
     real = socket.getaddrinfo
 
     def look_up(host: str, port: int, *rest: object, **options: object) -> object:
-        texts.append(host)
-        address = "93.184.215.14" if len(texts) > 1 else "127.0.0.1"
+        hosts.append(host)
+        address = "93.184.215.14" if len(hosts) > 1 else "127.0.0.1"
         return real(address if host == "rebinding.example" else host, port, *rest, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(EgressRefused, match="loopback"):
         fetch("http://rebinding.example/")
-    assert texts == ["rebinding.example"]
+    assert hosts == ["rebinding.example"]
 
 
 def test_of_several_addresses_those_that_are_not_public_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,9 +278,9 @@ def test_compression_that_nobody_asked_for() -> None:
     ("status", "error"), [(404, EgressRefused), (403, EgressRefused), (503, EgressFailed), (429, EgressFailed)]
 )
 def test_what_the_server_says_no_to(status: int, error: type[Exception]) -> None:
-    with pytest.raises(error, match=f"status {status}") as found_error:
+    with pytest.raises(error, match=f"status {status}") as caught:
         got(says(status=status))
-    assert "secret" not in str(found_error.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_an_encrypted_address_does_not_lead_to_an_open_one(monkeypatch: pytest.MonkeyPatch) -> None:

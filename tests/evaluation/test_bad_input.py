@@ -43,13 +43,13 @@ def data_set(folder: Path, passages: dict[str, str], questions: list[dict[str, o
     return DataSet(str(folder))
 
 
-def asking(n: int, **more: object) -> dict[str, object]:
+def question_row(n: int, **more: object) -> dict[str, object]:
     return {"id": f"q{n}", "question": f"When was lighthouse {n} lit?", "gold_ids": [f"p{n}"]} | more
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> DataSet:
-    return data_set(tmp_path / "data", PASSAGES, [asking(n, answers=[str(1800 + n)]) for n in range(30)])
+    return data_set(tmp_path / "data", PASSAGES, [question_row(n, answers=[str(1800 + n)]) for n in range(30)])
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def cites_nothing(query: Query) -> Answer:
 
 def test_items_without_gold_are_left_out_and_counted(tmp_path: Path) -> None:
     bare: dict[str, object] = {"id": "bare", "question": "Who?"}
-    some_data_set = data_set(tmp_path / "some", PASSAGES, [asking(1), bare])
+    some_data_set = data_set(tmp_path / "some", PASSAGES, [question_row(1), bare])
     report = Experiment(
         BM25(index_passages(some_data_set, folder=tmp_path / "kept")), some_data_set.items(), parse_measures("R@5")
     ).run()
@@ -74,12 +74,12 @@ def test_items_without_gold_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_gold_that_is_not_in_the_corpus_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="gold id 'p99' of question 'q1' is not in the corpus of 30 passages"):
-        list(data_set(tmp_path / "some", PASSAGES, [asking(0), asking(1, gold_ids=["p1", "p99"])]).items())
+        list(data_set(tmp_path / "some", PASSAGES, [question_row(0), question_row(1, gold_ids=["p1", "p99"])]).items())
 
 
 def test_ids_that_come_twice_are_named(tmp_path: Path, chunks: NodeGroup) -> None:
     with pytest.raises(DataError, match="line 2: id 'q1' is on an earlier line too"):
-        list(data_set(tmp_path / "some", PASSAGES, [asking(1), asking(1)]).items())
+        list(data_set(tmp_path / "some", PASSAGES, [question_row(1), question_row(1)]).items())
     twice = [Item("q1", "?", gold=(("p1",),)), Item("q1", "??", gold=(("p1",),))]
     with pytest.raises(DataError, match="1 id of several questions each, the first 'q1'"):
         Experiment(BM25(chunks), twice, parse_measures("R@5"))
@@ -121,7 +121,9 @@ def test_a_judge_without_a_number_is_undetermined_and_counted(reply: str) -> Non
     judge = ScriptedModel((("ice</answer>", reply), ("", reply)), name="judge")
     items = [Item(f"q{n}", "What broke it?", answers=("ice",)) for n in range(3)]
     report = Experiment(cites_nothing, items, [GEval(judge, samples=2), Correctness(judge)]).run()
-    assert [(item.n, item.undetermined, item.value) for item in report.flows[0].measured] == [(0, 3, None)] * 2
+    assert [(measured.n, measured.undetermined, measured.value) for measured in report.flows[0].measured] == [
+        (0, 3, None)
+    ] * 2
     assert any("undetermined for 3 of 3 questions" in warning for warning in report.warnings)
     assert "NaN" not in json.dumps(report.json())
 
@@ -134,7 +136,7 @@ def test_answers_in_another_script_are_compared_by_their_own_words() -> None:
     items = [Item("ar", "?", answers=("القمر",)), Item("ja", "??", answers=("月が潮を引く",))]
     measures = parse_measures('F1(words="unicode"), EM(words="unicode"), ROUGE-L(words="unicode")')
     report = Experiment(says, items, measures).run()
-    assert [item.value for item in report.flows[0].measured] == [pytest.approx(x) for x in (0.75, 0.5, 0.75)]
+    assert [measured.value for measured in report.flows[0].measured] == [pytest.approx(x) for x in (0.75, 0.5, 0.75)]
 
 
 @pytest.mark.slow
@@ -154,7 +156,7 @@ def test_a_baseline_of_another_corpus_or_version_is_refused(data: DataSet, chunk
     experiment = Experiment(BM25(chunks), data.items(), parse_measures("R@5"))
     _, previous_baseline = record_baseline(experiment)
     renamed = {f"x{id}": text for id, text in PASSAGES.items()}
-    other_data_set = data_set(tmp_path / "other", renamed, [asking(n, gold_ids=[f"xp{n}"]) for n in range(30)])
+    other_data_set = data_set(tmp_path / "other", renamed, [question_row(n, gold_ids=[f"xp{n}"]) for n in range(30)])
     elsewhere = Experiment(
         BM25(index_passages(other_data_set, folder=tmp_path / "kept")), other_data_set.items(), parse_measures("R@5")
     )
@@ -212,14 +214,14 @@ def test_a_cached_experiment_calls_no_model_embedder_or_retriever(
     measures = [*parse_measures("R@5,EM,Calls,ATC"), Correctness(judge)]
     experiment, path = Experiment({"flow": flow}, list(data.items()), measures), tmp_path / "a.experiment"
     with Run() as first:
-        previous_result = experiment.run(run=first, path=path)
-    assert first.spent.calls == 60
-    assert first.spent.embedded >= 30
+        first_report = experiment.run(run=first, path=path)
+    assert first.actual_usage.calls == 60
+    assert first.actual_usage.embedded >= 30
     with Run() as second:
-        second_result = experiment.run(run=second, path=path)
-    assert (second.spent, second.usage) == (Usage(), Usage())
-    assert second_result == previous_result
-    assert second_result.flows[0].interval("Calls") == previous_result.flows[0].interval("Calls")
+        second_report = experiment.run(run=second, path=path)
+    assert (second.actual_usage, second.usage) == (Usage(), Usage())
+    assert second_report == first_report
+    assert second_report.flows[0].interval("Calls") == first_report.flows[0].interval("Calls")
 
 
 @pytest.mark.parametrize(

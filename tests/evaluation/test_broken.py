@@ -71,7 +71,7 @@ def fails_each_otherwise(query: Query) -> Ranking:
     raise ValueError(f"no reply to {number(query)}")
 
 
-def answered(path: Path) -> set[tuple[str, str]]:
+def answered_questions(path: Path) -> set[tuple[str, str]]:
     """Flows and questions of which a file has an answer."""
     with ScoreStore(path) as store:
         rows = {(row["flow"], row["question"]): row["status"] for row in store.columns(ANSWER)}
@@ -90,7 +90,7 @@ def test_a_flow_that_cannot_be_asked_is_refused_after_the_first_question(tmp_pat
     with pytest.raises(StepFailed, match="bad fails on the first question: ManifestMismatch: The group has no vectors"):
         Experiment({"good": good, "bad": without_vectors}, ITEMS, MEASURES).run(path=file)
     assert len(asked) == 5 + 1  # of the one before it the first questions, which are kept
-    assert answered(file) == {("good", f"q{i}") for i in range(5)}
+    assert answered_questions(file) == {("good", f"q{i}") for i in range(5)}
 
 
 def test_a_flow_that_fails_the_same_way_on_all_it_is_asked_first_is_refused() -> None:
@@ -106,9 +106,9 @@ def test_a_flow_that_fails_the_same_way_on_all_it_is_asked_first_is_refused() ->
 
 def test_other_failures_score_0_and_are_counted() -> None:
     for flow, failed in ((fails_at_first, 4), (fails_each_otherwise, 12)):
-        (found_flow,) = Experiment(flow, ITEMS, MEASURES, degraded="ok").run().flows
-        assert (len(found_flow.failures), found_flow.measured[0].failed) == (failed, failed)
-        assert found_flow.measured[0].value == pytest.approx(1 - failed / 12)
+        (flow_report,) = Experiment(flow, ITEMS, MEASURES, degraded="ok").run().flows
+        assert (len(flow_report.failures), flow_report.measured[0].failed) == (failed, failed)
+        assert flow_report.measured[0].value == pytest.approx(1 - failed / 12)
     with pytest.raises(NeverWorked, match=r"fails_each_otherwise \(5 of 5 calls\): ValueError: no reply to 0"):
         Experiment(fails_each_otherwise, ITEMS, MEASURES).run()
     (single,) = Experiment(without_key, ITEMS[:1], MEASURES).run().flows
@@ -143,7 +143,7 @@ def test_a_measure_that_fails_is_named_with_the_question_and_the_others_are_kept
     says = "Halves failed on the result of good for question 'q7': ZeroDivisionError: nothing to divide by"
     with pytest.raises(MeasureError, match=says):
         Experiment({"good": good}, ITEMS, [*MEASURES, Halves()]).run(path=file)
-    assert answered(file) >= {("good", f"q{i}") for i in range(8)}  # the seventh, too
+    assert answered_questions(file) >= {("good", f"q{i}") for i in range(8)}  # the seventh, too
     previous_count = len(asked)
     assert Experiment({"good": good}, ITEMS[:7], MEASURES).run(path=file).flows[0].measured[0].value == 1.0
     assert len(asked) == previous_count
@@ -163,13 +163,13 @@ def test_no_file_of_a_user_is_written_in_its_place() -> None:
     places = [path for layer in ("cli", "evaluation", "optimizer") for path in (source / layer).rglob("*.py")]
     places.remove(source / "cli" / "commands" / "init.py")  # makes a new folder
     pattern = re.compile(r"""(\w+)(?:\.write_(?:text|bytes)\(|\.open\(["'][wx])""")
-    texts = [
+    offences = [
         f"{path.name}:{number}: {line.strip()}"
         for path in places
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if ">>>" not in line and any(name != "part" for name in pattern.findall(line))
     ]
-    assert texts == [], "write it through whole_files, so that a kill leaves the file that was there"
+    assert offences == [], "write it through whole_files, so that a kill leaves the file that was there"
 
 
 def test_lines_on_a_full_disk_leave_the_file_that_was_there(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_lines_on_a_full_disk_leave_the_file_that_was_there(tmp_path: Path) -> N
 
     with pytest.raises(DataError, match="cannot be written: No space left on device"):
         write_lines(path, "head", full())
-    assert [(item.name, item.read_text()) for item in tmp_path.iterdir()] == [("qrels.txt", "before")]
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("qrels.txt", "before")]
 
 
 @pytest.mark.slow

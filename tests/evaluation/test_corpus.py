@@ -56,8 +56,8 @@ class Letters(Value):
         if kind == "passage":
             embedded.extend(texts)
         counts = np.array([[text.lower().count(chr(97 + i)) + 0.01 for i in range(26)] for text in texts], np.float32)
-        array: npt.NDArray[np.float32] = counts / np.linalg.norm(counts, axis=1, keepdims=True)
-        return array
+        vectors: npt.NDArray[np.float32] = counts / np.linalg.norm(counts, axis=1, keepdims=True)
+        return vectors
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text) for text in texts]
@@ -89,12 +89,12 @@ def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Pat
 
 def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> None:
     embedded.clear()
-    results: list[tuple[int, int]] = []
+    progresses: list[tuple[int, int]] = []
     first = index_passages(
-        data, Letters(), folder=tmp_path / "kept", on_progress=lambda done, total: results.append((done, total))
+        data, Letters(), folder=tmp_path / "kept", on_progress=lambda done, total: progresses.append((done, total))
     )
     assert embedded == ["Tides\nThe moon pulls the sea.", "Salt is dug in mines.", "Owls\nThey hunt by night."]
-    assert results == [(0, 3), (3, 3)]
+    assert progresses == [(0, 3), (3, 3)]
     second_group = index_passages(data, Letters(), folder=tmp_path / "kept")
     assert second_group == first
     assert len(embedded) == 3
@@ -164,7 +164,7 @@ def test_passages_that_came_in_lots_are_found_as_those_that_came_at_once(
     group = index_passages(data, folder=tmp_path / "lots")
     assert group.snapshot().generation > once.snapshot().generation
     for question in ("moon sea", "salt", "owl mine tide"):
-        ranking, same = (BM25(item, top_k=50)(Query(question)) for item in (group, once))
+        ranking, same = (BM25(chunks, top_k=50)(Query(question)) for chunks in (group, once))
         assert [(hit.node.id, hit.score) for hit in ranking.hits] == [(hit.node.id, hit.score) for hit in same.hits]
 
 

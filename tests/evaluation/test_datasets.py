@@ -107,11 +107,11 @@ def test_a_sample_is_drawn_by_its_seed_and_keeps_the_order(tmp_path: Path) -> No
 
 
 def test_the_content_hash_is_of_the_corpus(folder: Path) -> None:
-    previous_text = DataSet(str(folder)).content_hash()
+    previous_hash = DataSet(str(folder)).content_hash()
     with_question(folder, question="Another?")
-    assert DataSet(str(folder)).content_hash() == previous_text
+    assert DataSet(str(folder)).content_hash() == previous_hash
     (folder / "corpus.jsonl").write_bytes(lines(CORPUS[::-1]))
-    assert DataSet(str(folder)).content_hash() != previous_text
+    assert DataSet(str(folder)).content_hash() != previous_hash
 
 
 def test_a_missing_folder_or_file_is_named(folder: Path) -> None:

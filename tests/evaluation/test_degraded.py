@@ -62,8 +62,8 @@ class Rarely(Operator[Ranking, Ranking]):
         return self.step(value) if int(value.query.text.split()[1]) >= 5 else value
 
 
-def compared(*flows: Operator[Query, Ranking], **options: object) -> Experiment:
-    return Experiment({str(index): flow for index, flow in enumerate(flows)}, ITEMS, MEASURES, **options)  # type: ignore[arg-type]
+def experiment_of(*flows: Operator[Query, Ranking], **options: object) -> Experiment:
+    return Experiment({str(number): flow for number, flow in enumerate(flows)}, ITEMS, MEASURES, **options)  # type: ignore[arg-type]
 
 
 def salty(folder: Path) -> DataSet:
@@ -89,15 +89,15 @@ def test_a_reranker_whose_server_refuses_every_call_is_not_measured(tmp_path: Pa
         ) as it:
             Experiment(flows, items, MEASURES).run()
         assert it.value.never_worked == ("RankGPT",)
-        result = Experiment(flows, items, MEASURES, degraded="ok").run()
-    bm25, rankgpt = (item.json() for item in result.flows)
+        report = Experiment(flows, items, MEASURES, degraded="ok").run()
+    bm25, rankgpt = (entry.json() for entry in report.flows)
     assert (bm25["degraded"], bm25["never_worked"], rankgpt["never_worked"]) == ({}, [], ["RankGPT"])
     ((reason, times),) = rankgpt["degraded"]["RankGPT"].items()
     assert (times, "400" in reason) == (6, True)
-    assert all("RankGPT of rankgpt never worked" in item.verdict for item in result.comparisons)
-    message = "; ".join(result.warnings)
-    assert "rankgpt: RankGPT never worked, 6 of 6 calls failed; 6 times: RankGPT could not" in message
-    for page in (markdown(result), html(result)):
+    assert all("RankGPT of rankgpt never worked" in entry.verdict for entry in report.comparisons)
+    warnings = "; ".join(report.warnings)
+    assert "rankgpt: RankGPT never worked, 6 of 6 calls failed; 6 times: RankGPT could not" in warnings
+    for page in (markdown(report), html(report)):
         assert "Degraded calls" in page
         assert "RankGPT, which never worked" in page
 
@@ -116,34 +116,34 @@ def test_a_judge_whose_server_refuses_every_call_is_no_measure_and_is_asked_agai
         with pytest.raises(NeverWorked, match=r"Correctness.* of the first 5 answers: .*status 401") as it:
             asking.run(path=tmp_path / "kept.experiment")
         assert it.value.never_worked == (str(judge),)
-        (result,) = asking.run(path=tmp_path / "kept.experiment").flows[0].measured
-    assert (result.n, result.undetermined) == (12, 0)
+        (measured,) = asking.run(path=tmp_path / "kept.experiment").flows[0].measured
+    assert (measured.n, measured.undetermined) == (12, 0)
     with OpenAIServer(ServedReply(status=401)) as server:
         judge = Correctness(ChatModel("any", base_url=server.url, retries=0))
-        (result,) = Experiment({"salt": says_salt}, items, (judge,), degraded="ok").run().flows[0].measured
-    assert (result.n, result.undetermined) == (0, 12)
+        (measured,) = Experiment({"salt": says_salt}, items, (judge,), degraded="ok").run().flows[0].measured
+    assert (measured.n, measured.undetermined) == (0, 12)
 
 
 def test_what_failed_on_some_calls_is_counted_and_told_in_verdicts() -> None:
-    result = compared(search, search >> on_even_ones).run()
-    assert result.flow("1").json()["degraded"] == {"on_even_ones": {"The server says 500.": 6}}
-    assert (result.flow("1").never_worked, result.flow("1").degraded, result.flow("0").degraded) == ((), 6, 0)
-    assert result.comparisons[0].verdict.endswith("6 of 12 results of 1 are degraded")
-    assert "1: on_even_ones, 6 of 12 calls failed; 6 times: The server says 500" in result.warnings
+    report = experiment_of(search, search >> on_even_ones).run()
+    assert report.flow("1").json()["degraded"] == {"on_even_ones": {"The server says 500.": 6}}
+    assert (report.flow("1").never_worked, report.flow("1").degraded, report.flow("0").degraded) == ((), 6, 0)
+    assert report.comparisons[0].verdict.endswith("6 of 12 results of 1 are degraded")
+    assert "1: on_even_ones, 6 of 12 calls failed; 6 times: The server says 500" in report.warnings
 
 
 def test_an_experiment_stops_early_and_asks_again_what_failed(tmp_path: Path) -> None:
     asked.clear()
     file = tmp_path / "kept.experiment"
     with pytest.raises(NeverWorked):
-        compared(search >> never).run(path=file)
+        experiment_of(search >> never).run(path=file)
     assert len(asked) == 5
-    compared(search >> never, degraded="ok").run(path=file)
+    experiment_of(search >> never, degraded="ok").run(path=file)
     assert len(asked) == 5 + 12
     with pytest.raises(NeverWorked, match="12 of 12 calls"):
-        compared(search >> never).run(path=file)
+        experiment_of(search >> never).run(path=file)
     assert len(asked) == 5 + 12  # its answers were kept; now they are dropped
-    compared(search >> never, degraded="ok").run(path=file)
+    experiment_of(search >> never, degraded="ok").run(path=file)
     assert len(asked) == 5 + 12 + 12
 
 
@@ -152,9 +152,9 @@ def test_a_step_that_is_called_later_stops_it_too_and_its_other_answers_stay(tmp
     file = tmp_path / "kept.experiment"
     flow = search >> Rarely(never)
     with pytest.raises(NeverWorked, match=r"never \(7 of 7 calls\): The server says 400"):
-        compared(flow).run(path=file)
-    result = compared(flow, degraded="ok").run(path=file)
-    assert result.table.asked == 7
+        experiment_of(flow).run(path=file)
+    report = experiment_of(flow, degraded="ok").run(path=file)
+    assert report.table.asked == 7
 
 
 def test_a_fallback_is_no_way_around_it() -> None:
@@ -164,27 +164,27 @@ def test_a_fallback_is_no_way_around_it() -> None:
 
     flow = search >> Guard(broken, fallback=search_again, on=("ValueError",))
     with pytest.raises(NeverWorked, match=r"broken \(5 of 5 calls\): ValueError: broken"):
-        compared(flow).run()
+        experiment_of(flow).run()
     with pytest.raises(DataError, match=r"degraded='no' is unknown. Write one of: stop, ok"):
-        compared(flow, degraded="no")
+        experiment_of(flow, degraded="no")
 
 
 def test_repaired_and_unparsed_replies_are_counted_apart() -> None:
     good = (r"question (0|3|6|9)\b", "[2] > [1]")
     repaired = (r"question (1|4|7|10)\b[\s\S]*I cannot", "[2] > [1]")
-    result = compared(search >> RankGPT(ScriptedModel((good, repaired, "I cannot")))).run()
-    message = result.flows[0].json()["degraded"]["RankGPT"]
-    assert sorted(message.values()) == [4, 4]
-    assert [reason for reason in message if "the second could" in reason]
-    assert [reason for reason in message if "its default" in reason]
-    (calls,) = [item for item in result.flows[0].steps if item.step == "RankGPT"]
+    report = experiment_of(search >> RankGPT(ScriptedModel((good, repaired, "I cannot")))).run()
+    count_by_reason = report.flows[0].json()["degraded"]["RankGPT"]
+    assert sorted(count_by_reason.values()) == [4, 4]
+    assert [reason for reason in count_by_reason if "the second could" in reason]
+    assert [reason for reason in count_by_reason if "its default" in reason]
+    (calls,) = [step_calls for step_calls in report.flows[0].steps if step_calls.step == "RankGPT"]
     assert (calls.calls, calls.failed) == (12, 4)
 
 
 def test_counts_are_kept_with_answers_and_files_without_them_are_read(tmp_path: Path) -> None:
     file = tmp_path / "kept.experiment"
-    previous_result = compared(search >> on_even_ones).run(path=file)
-    assert compared(search >> on_even_ones).run(path=file).flows[0].steps == previous_result.flows[0].steps
+    previous_report = experiment_of(search >> on_even_ones).run(path=file)
+    assert experiment_of(search >> on_even_ones).run(path=file).flows[0].steps == previous_report.flows[0].steps
     raw = file.read_bytes()
     file.write_bytes(raw.replace(MAGIC, EARLIER[0], 1))
     with ScoreStore(file):
@@ -193,16 +193,16 @@ def test_counts_are_kept_with_answers_and_files_without_them_are_read(tmp_path: 
 
 def test_a_gate_says_what_was_degraded_and_names_it_as_the_cause(tmp_path: Path) -> None:
     baseline = tmp_path / "baseline.json"
-    _, previous_baseline = record_baseline(compared(search >> on_even_ones))
+    _, previous_baseline = record_baseline(experiment_of(search >> on_even_ones))
     previous_baseline.write(baseline)
     assert "degraded" in json.loads(baseline.read_text())["questions"]["q1"]
     assert "degraded" not in json.loads(baseline.read_text())["questions"]["q0"]
-    verdict = gate(compared(search >> on_even_ones), baseline)
+    verdict = gate(experiment_of(search >> on_even_ones), baseline)
     assert verdict.json()["degraded"] == {"on_even_ones": {"The server says 500.": 6}}
     assert verdict.json()["never_worked"] == []
     assert verdict.sentence.endswith("6 of 12 results of 0 are degraded.")
     with pytest.raises(NeverWorked):
-        gate(compared(search >> never), baseline)
+        gate(experiment_of(search >> never), baseline)
 
 
 @step
@@ -222,12 +222,12 @@ def second_first(chain: Chain) -> Ranking:
 
 def test_steps_that_a_flow_plans_are_no_failure_in_reports_verdicts_and_gates(tmp_path: Path) -> None:
     planned = begin >> Loop(ask_on, max_steps=3) >> second_first
-    result = compared(search, planned).run()
-    assert (result.flows[1].degraded, result.flows[1].json()["degraded"], result.warnings) == (0, {}, ())
-    assert "Degraded" not in markdown(result) + html(result)
-    assert all("degraded" not in verdict.verdict for verdict in result.comparisons)
-    record_baseline(compared(search))[1].write(tmp_path / "baseline.json")
-    lost = gate(compared(planned), tmp_path / "baseline.json")
+    report = experiment_of(search, planned).run()
+    assert (report.flows[1].degraded, report.flows[1].json()["degraded"], report.warnings) == (0, {}, ())
+    assert "Degraded" not in markdown(report) + html(report)
+    assert all("degraded" not in verdict.verdict for verdict in report.comparisons)
+    record_baseline(experiment_of(search))[1].write(tmp_path / "baseline.json")
+    lost = gate(experiment_of(planned), tmp_path / "baseline.json")
     assert {changed_question.cause for changed_question in lost.changed_questions} == {"ranking"}
 
 

@@ -129,9 +129,9 @@ def test_a_failed_question_scores_0_and_is_counted() -> None:
 
 @pytest.mark.parametrize("form", [str, markdown, html, Report._repr_html_, lambda report: str(report.json())])
 def test_each_form_of_a_report_says_what_failed_and_what_was_left_out(form: Callable[[Report], str]) -> None:
-    text = form(Experiment(fails_on_seven, [*ITEMS, Item("q10", "question 10")], MEASURES).run())
-    assert "1 of 10 questions failed and score 0; the first, q7: DocumentError" in text
-    assert "1 question without gold was left out" in text
+    page = form(Experiment(fails_on_seven, [*ITEMS, Item("q10", "question 10")], MEASURES).run())
+    assert "1 of 10 questions failed and score 0; the first, q7: DocumentError" in page
+    assert "1 question without gold was left out" in page
 
 
 def test_questions_without_gold_are_left_out_and_counted() -> None:
@@ -141,14 +141,23 @@ def test_questions_without_gold_are_left_out_and_counted() -> None:
 
 def test_questions_of_each_kind_are_told_apart() -> None:
     report = Experiment(finds_even_ones, ITEMS, MEASURES, by="type").run()
-    assert [(item.field, item.value, item.n) for item in report.slices] == [("type", "even", 5), ("type", "odd", 5)]
-    means = {item.value: {measure: i.mean for _, measure, i in item.scores if i} for item in report.slices}
+    assert [(question_slice.field, question_slice.value, question_slice.n) for question_slice in report.slices] == [
+        ("type", "even", 5),
+        ("type", "odd", 5),
+    ]
+    means = {
+        question_slice.value: {measure: i.mean for _, measure, i in question_slice.scores if i}
+        for question_slice in report.slices
+    }
     assert means == {"even": {"R@1": 1.0, "MRR": 1.0}, "odd": {"R@1": 0.0, "MRR": 0.5}}
 
 
 def test_the_type_may_stand_among_the_metadata_and_an_unknown_field_is_refused() -> None:
     items = [item.but(type="", meta=(("type", item.type), ("hops", 2))) for item in ITEMS]
-    assert {entry.value: entry.n for entry in Experiment(finds_even_ones, items, MEASURES).run().slices} == {
+    assert {
+        question_slice.value: question_slice.n
+        for question_slice in Experiment(finds_even_ones, items, MEASURES).run().slices
+    } == {
         "even": 5,
         "odd": 5,
     }
@@ -160,9 +169,12 @@ def test_a_field_of_several_values_has_a_slice_for_each_and_objects_are_looked_i
     metas = {0: '["date", "place"]', 1: '["date"]'}
     items = [item.but(type="", meta=(("tags", metas[n % 2]),)) for n, item in enumerate(ITEMS)]
     report = Experiment(finds_even_ones, items, MEASURES, by="tags").run()
-    assert {entry.value: entry.n for entry in report.slices} == {"date": 10, "place": 5}
+    assert {question_slice.value: question_slice.n for question_slice in report.slices} == {"date": 10, "place": 5}
     inside = [item.but(type="", meta=(("metadata", json.dumps({"type": item.type})),)) for item in ITEMS]
-    assert {entry.value for entry in Experiment(finds_even_ones, inside, MEASURES).run().slices} == {"even", "odd"}
+    assert {question_slice.value for question_slice in Experiment(finds_even_ones, inside, MEASURES).run().slices} == {
+        "even",
+        "odd",
+    }
     with pytest.raises(DataError, match=r"Slice by one of: metadata\.type, type"):
         Experiment(finds_even_ones, inside, MEASURES, by="metadata")
     with pytest.raises(DataError, match=r"'type'\. They have no type and no metadata"):
@@ -181,15 +193,19 @@ def test_what_makes_no_slices_is_said_where_it_was_asked_for() -> None:
 def test_differences_within_slices_are_told_and_corrected_together() -> None:
     items = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),), type="odd" if i % 2 else "even") for i in range(40)]
     report = Experiment({"even": finds_even_ones, "all": finds_all}, items, parse_measures("R@1")).run()
-    odd = next(item for item in report.slices if item.value == "odd")
+    odd = next(question_slice for question_slice in report.slices if question_slice.value == "odd")
     (comparison,) = odd.comparisons
     assert (comparison.verdict.partition(" by ")[0], comparison.comparison_count) == ("all beats even on R@1", 2)
     assert comparison.p == pytest.approx(2**-19)
     assert comparison.adjusted == pytest.approx(2**-18)
-    assert not next(item for item in report.slices if item.value == "even").comparisons[0].shown
-    texts = describe_slices(report)
-    assert texts[0].startswith("type odd: all beats even on R@1 by 100.0 [")
-    assert texts[1] == (
+    assert (
+        not next(question_slice for question_slice in report.slices if question_slice.value == "even")
+        .comparisons[0]
+        .shown
+    )
+    sentences = describe_slices(report)
+    assert sentences[0].startswith("type odd: all beats even on R@1 by 100.0 [")
+    assert sentences[1] == (
         "Within slices 1 of 2 comparisons show a difference, with Holm's correction for these 2 together."
     )
 
@@ -238,22 +254,22 @@ def test_a_step_that_two_flows_share_runs_once_and_counts_its_time_for_both(thre
     run = Run(cache=Cache(), threads=threads)
     report = Experiment({"slow": slow, "first": slow >> first}, ITEMS, MEASURES).run(run=run)
     assert next(run.executed[type(slow)]) == 10
-    latency, other_latency = (flow.latency for flow in report.flows)
-    assert (latency.n, other_latency.n, latency.cached, other_latency.cached) == (9, 9, 0, 0)
-    assert (latency.p50_s or 0) >= 0.03
-    assert (other_latency.p50_s or 0) >= 0.04  # what the shared step took counts, although it ran once
+    first_latency, second_latency = (flow.latency for flow in report.flows)
+    assert (first_latency.n, second_latency.n, first_latency.cached, second_latency.cached) == (9, 9, 0, 0)
+    assert (first_latency.p50_s or 0) >= 0.03
+    assert (second_latency.p50_s or 0) >= 0.04  # what the shared step took counts, although it ran once
     assert "≥" not in tables.markdown(report)
 
 
 def test_of_a_step_that_an_earlier_run_computed_only_the_rest_is_timed(tmp_path: Path) -> None:
     def latency(flow: Operator[Query, Ranking], **options: Any) -> Latency:
         with Runs(tmp_path / "runs.db") as runs:
-            result = Experiment(flow, ITEMS, MEASURES).run(run=Run(cache=Cache(runs.database, **options)))
-        text = tables.markdown(result)
+            report = Experiment(flow, ITEMS, MEASURES).run(run=Run(cache=Cache(runs.database, **options)))
+        text = tables.markdown(report)
         assert ("--again times all" in text) == (
-            f"≥ {tables.format_seconds(result.flows[0].latency.ran_p50_s)}" in text
+            f"≥ {tables.format_seconds(report.flows[0].latency.ran_p50_s)}" in text
         )
-        return result.flows[0].latency
+        return report.flows[0].latency
 
     assert latency(slow).n == 9
     rest = latency(slow >> first)
@@ -315,7 +331,7 @@ class CostsNaN(CostMeasure):
 def test_what_is_no_number_is_undetermined() -> None:
     report = Experiment(finds_all, ITEMS, [NotANumber(), CostsNaN()]).run()
     measured = report.flows[0].measured
-    assert [(item.n, item.undetermined) for item in measured] == [(9, 1), (0, 10)]
+    assert [(entry.n, entry.undetermined) for entry in measured] == [(9, 1), (0, 10)]
 
 
 def test_a_score_outside_of_the_range_of_its_measure_is_refused() -> None:
@@ -396,8 +412,8 @@ def test_answers_in_the_data_are_measured_by_default_and_a_ranking_has_none(tmp_
         assert rows["EM"][0] == rows["F1"][0] == "–"
         assert rows["EM"][1].startswith("100.0")
         assert tables.NO_NUMBER in tables.explain_scores(report)
-        assert not any("undetermined" in item for item in report.warnings)
-        assert {item.measure for item in report.comparisons}.isdisjoint({"EM", "F1"})
+        assert not any("undetermined" in entry for entry in report.warnings)
+        assert {entry.measure for entry in report.comparisons}.isdisjoint({"EM", "F1"})
         assert report.flow("ranks").json()["measures"]["EM"]["mean"] is None
     assert "EM" not in rows_of(Experiment({"ranks": finds_all}, items).run())
     assert "EM" not in rows_of(Experiment({"answers": says_nokia}, items[1:]).run())
@@ -410,18 +426,18 @@ def rows_of(report: Report) -> list[str]:
 def test_equal_flows_are_one_row_with_all_names() -> None:
     flows = {"default": finds_all, "even": finds_even_ones, "all": finds_all}
     report = Experiment(flows, ITEMS, MEASURES, against="all").run()
-    assert [item.flow for item in report.flows] == ["default = all", "even"]
+    assert [entry.flow for entry in report.flows] == ["default = all", "even"]
     assert report.flow("all") is report.flow("default") is report.flow("default = all")
     assert report.compare("all", "even", "MRR") == report.compare("even", "default", "MRR")
-    assert {item.comparison_count for item in report.comparisons} == {2}  # nothing is compared with itself
+    assert {entry.comparison_count for entry in report.comparisons} == {2}  # nothing is compared with itself
     with pytest.raises(DataError, match="is one flow"):
         report.compare("all", "default", "MRR")
 
 
 def test_one_question_is_enough_to_be_asked_and_not_to_show_anything() -> None:
     report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS[1:2], MEASURES).run()
-    assert [item.json()["measures"]["MRR"]["mean"] for item in report.flows] == [0.5, 1.0]
-    assert not any(item.shown for item in report.comparisons)
+    assert [entry.json()["measures"]["MRR"]["mean"] for entry in report.flows] == [0.5, 1.0]
+    assert not any(entry.shown for entry in report.comparisons)
 
 
 def test_only_rankings_and_answers_are_measured() -> None:
@@ -479,8 +495,8 @@ def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
     wrong: Any = 5
     with pytest.raises(MeasureError, match=r"5 is not a measure. Write parse_measure"):
         Experiment(finds_all, ITEMS, [wrong])
-    text: Any = "bm25"
-    for flows in (text, [text], {"bm25": text}):
+    name: Any = "bm25"
+    for flows in (name, [name], {"bm25": name}):
         with pytest.raises(WiringError, match=r"'bm25' is not a flow\. Give operators"):
             Experiment(flows, ITEMS, MEASURES)
 

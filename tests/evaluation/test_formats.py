@@ -85,11 +85,11 @@ def lines(rows: Iterable[object]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def everything(data: DataSet) -> tuple[list[object], list[Item]]:
+def contents_of(data: DataSet) -> tuple[list[object], list[Item]]:
     return list(data.passages()), list(data.items())
 
 
-def written_again(data: DataSet, form: str, path: Path) -> DataSet:
+def write_again(data: DataSet, form: str, path: Path) -> DataSet:
     form_named(form).write(path, data.passages(), data.items())
     return DataSet(str(path))
 
@@ -154,12 +154,12 @@ def test_musique_has_its_decomposition_and_what_cannot_be_answered(tmp_path: Pat
 def test_what_is_written_is_what_was_published(tmp_path: Path, form: str, name: str, published: list[Any]) -> None:
     text = lines(published) if name.endswith("l") else json.dumps(published)
     data = DataSet(str(write(tmp_path / name, text)))
-    second_data_set = written_again(data, form, tmp_path / "again" / name)
+    second_data_set = write_again(data, form, tmp_path / "again" / name)
     out = Path(second_data_set.path).read_text()
     assert ([json.loads(line) for line in out.splitlines()] if name.endswith("l") else json.loads(out)) == published
-    ours = written_again(data, "spolia", tmp_path / "ours")
-    assert everything(ours) == everything(second_data_set) == everything(data)
-    back = written_again(ours, form, tmp_path / "back" / name)
+    ours = write_again(data, "spolia", tmp_path / "ours")
+    assert contents_of(ours) == contents_of(second_data_set) == contents_of(data)
+    back = write_again(ours, form, tmp_path / "back" / name)
     assert Path(back.path).read_text() == out
 
 
@@ -170,9 +170,9 @@ def test_what_is_written_is_what_was_published(tmp_path: Path, form: str, name: 
 def beir(tmp_path: Path) -> Path:
     folder = tmp_path / "nfcorpus"
     docs = [{"_id": f"MED-{n}", "title": f"T{n}", "text": f"Text {n}.", "metadata": {"url": f"u{n}"}} for n in range(4)]
-    request = [{"_id": f"PLAIN-{n}", "text": f"Question {n}?", "metadata": {}} for n in range(3)]
+    queries = [{"_id": f"PLAIN-{n}", "text": f"Question {n}?", "metadata": {}} for n in range(3)]
     write(folder / "corpus.jsonl", lines(docs))
-    write(folder / "queries.jsonl", lines(request))
+    write(folder / "queries.jsonl", lines(queries))
     judged = "PLAIN-0\tMED-1\t2\nPLAIN-0\tMED-2\t1\nPLAIN-0\tMED-3\t0\nPLAIN-2\tMED-0\t1\n"
     write(folder / "qrels" / "test.tsv", "query-id\tcorpus-id\tscore\n" + judged)
     write(folder / "qrels" / "train.tsv", "query-id\tcorpus-id\tscore\nPLAIN-1\tMED-0\t1\n")
@@ -191,8 +191,8 @@ def test_beir_has_the_judged_questions_of_its_test_part(beir: Path) -> None:
 
 def test_beir_is_written_as_it_was(beir: Path, tmp_path: Path) -> None:
     data = DataSet(str(beir))
-    second_data_set = written_again(written_again(data, "spolia", tmp_path / "ours"), "beir", tmp_path / "again")
-    assert everything(second_data_set) == everything(data)
+    second_data_set = write_again(write_again(data, "spolia", tmp_path / "ours"), "beir", tmp_path / "again")
+    assert contents_of(second_data_set) == contents_of(data)
     for name in ("corpus.jsonl", "qrels/test.tsv"):
         assert (Path(second_data_set.path) / name).read_text() == (beir / name).read_text()
 
@@ -253,15 +253,15 @@ def test_trec_of_lines_with_tabs(tmp_path: Path) -> None:
     write(tmp_path / "topics.tsv", "1\twhat is a tide\n")
     write(tmp_path / "qrels.tsv", "1\t0\tD1\t1\n")
     write(tmp_path / "docs.tsv", "D1\tThe moon pulls the sea.\nD2\tSalt.\n")
-    passages, [item] = everything(DataSet(str(tmp_path)))
+    passages, [item] = contents_of(DataSet(str(tmp_path)))
     assert len(passages) == 2
     assert (item.question, item.gold) == ("what is a tide", (("D1",),))
 
 
 def test_trec_is_written_as_it_was(trec: Path, tmp_path: Path) -> None:
     data = DataSet(str(trec))
-    second_data_set = written_again(data, "trec", tmp_path / "again")
-    assert everything(second_data_set) == everything(data)
+    second_data_set = write_again(data, "trec", tmp_path / "again")
+    assert contents_of(second_data_set) == contents_of(data)
     assert (tmp_path / "again" / "qrels.txt").read_text() == (trec / "qrels.txt").read_text()
 
 
@@ -288,10 +288,10 @@ def test_a_written_run_keeps_the_order_of_equal_scores(tmp_path: Path) -> None:
     ranking = Ranking(Query("?"), tuple(Hit(Node(id, "", id), score) for id, score in scores.items()))
     write_run(tmp_path / "run", {"q": ranking})
     assert [hit.node.id for hit in read_run(tmp_path / "run")["q"]] == list(scores)
-    text = [float(line.split()[4]) for line in (tmp_path / "run").read_text().splitlines()]
-    as_read = [struct.unpack("f", struct.pack("f", item))[0] for item in text]
-    assert all(item > other_value for item, other_value in itertools.pairwise(as_read))
-    assert text[0] == 1.0
+    written_scores = [float(line.split()[4]) for line in (tmp_path / "run").read_text().splitlines()]
+    as_read = [struct.unpack("f", struct.pack("f", score_read))[0] for score_read in written_scores]
+    assert all(score_read > next_score for score_read, next_score in itertools.pairwise(as_read))
+    assert written_scores[0] == 1.0
 
 
 # ------------------------------------------------------------------------------------------------------------ AutoRAG
@@ -349,10 +349,10 @@ def test_autorag_keeps_and_of_ors_answers_and_metadata(autorag: Path) -> None:
 @pytest.mark.slow
 def test_autorag_is_written_as_it_was_also_by_way_of_our_own_form(autorag: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    second_data_set = written_again(
-        written_again(DataSet(str(autorag)), "spolia", tmp_path / "ours"), "autorag", tmp_path / "x"
+    second_data_set = write_again(
+        write_again(DataSet(str(autorag)), "spolia", tmp_path / "ours"), "autorag", tmp_path / "x"
     )
-    assert everything(second_data_set) == everything(DataSet(str(autorag)))
+    assert contents_of(second_data_set) == contents_of(DataSet(str(autorag)))
     for name, rows in (("qa", QA), ("corpus", CHUNKS)):
         assert parquet.read_table(Path(second_data_set.path) / f"{name}.parquet").to_pylist() == rows
 
@@ -409,7 +409,7 @@ def test_gold_that_a_form_cannot_say_is_refused_by_name(tmp_path: Path, form: st
     gold = [{"document": "d", "quote": "moon"}]
     write(folder / "questions.jsonl", lines([{"id": "q7", "question": "?", "gold_ids": gold}]))
     with pytest.raises(DataError, match="question 'q7'"):
-        written_again(DataSet(str(folder)), form, tmp_path / "out")
+        write_again(DataSet(str(folder)), form, tmp_path / "out")
 
 
 @pytest.mark.parametrize("form", ["beir", "trec"])
@@ -418,20 +418,20 @@ def test_alternatives_are_refused_where_a_form_has_none(tmp_path: Path, form: st
     write(folder / "corpus.jsonl", lines([{"id": "a", "text": "A"}, {"id": "b", "text": "B"}]))
     write(folder / "questions.jsonl", lines([{"id": "q7", "question": "?", "gold_ids": [["a", "b"]]}]))
     with pytest.raises(DataError, match=r"Any of a, b satisfies question 'q7', which .* cannot say"):
-        written_again(DataSet(str(folder)), form, tmp_path / "out")
+        write_again(DataSet(str(folder)), form, tmp_path / "out")
 
 
 @pytest.mark.parametrize("form", ["hotpotqa", "2wikimultihopqa"])
 def test_gold_that_another_paragraph_of_its_title_would_become_is_refused(tmp_path: Path, form: str) -> None:
     paragraphs = [
-        {"idx": index, "title": "Berlin", "paragraph_text": text, "is_supporting": index == 0}
-        for index, text in enumerate(("Berlin lies on the Spree.", "Berlin is a town in Maryland."))
+        {"idx": number, "title": "Berlin", "paragraph_text": text, "is_supporting": number == 0}
+        for number, text in enumerate(("Berlin lies on the Spree.", "Berlin is a town in Maryland."))
     ]
     hop = MUSIQUE["question_decomposition"][1] | {"paragraph_support_idx": 0}
     two = MUSIQUE | {"paragraphs": paragraphs, "question_decomposition": [hop]}
     data = DataSet(str(write(tmp_path / "m.jsonl", lines([two]))))
     with pytest.raises(DataError, match=r"'2hop__482757_12019' cannot be written in the form.*'Berlin#2'.*'Berlin#1'"):
-        written_again(data, form, tmp_path / "out.json")
+        write_again(data, form, tmp_path / "out.json")
 
 
 LOST = {
@@ -483,7 +483,7 @@ def test_what_does_not_follow_its_form_is_named_with_its_line(
     folder: Path = request.getfixturevalue(form)
     write(folder / file, text)
     with pytest.raises(DataError, match=says):
-        everything(DataSet(str(folder), form=form))
+        contents_of(DataSet(str(folder), form=form))
 
 
 @pytest.mark.parametrize(
@@ -512,14 +512,14 @@ def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, says: str) -> N
 )
 def test_a_bad_question_of_hotpotqa_is_named(tmp_path: Path, change: dict[str, Any], says: str) -> None:
     with pytest.raises(DataError, match=says):
-        everything(DataSet(str(write(tmp_path / "hotpot.json", json.dumps([HOTPOT, SECOND | change])))))
+        contents_of(DataSet(str(write(tmp_path / "hotpot.json", json.dumps([HOTPOT, SECOND | change])))))
 
 
 def test_a_hop_of_musique_without_its_paragraph_is_named(tmp_path: Path) -> None:
     hop = MUSIQUE["question_decomposition"][0] | {"paragraph_support_idx": 7}
     bad = MUSIQUE | {"question_decomposition": [hop]}
     with pytest.raises(DataError, match=r"line 1: a hop's paragraph_support_idx is 7; there are 3 paragraphs"):
-        everything(DataSet(str(write(tmp_path / "m.jsonl", lines([bad])))))
+        contents_of(DataSet(str(write(tmp_path / "m.jsonl", lines([bad])))))
 
 
 def test_bad_tables_of_autorag_are_named(autorag: Path) -> None:
@@ -527,13 +527,13 @@ def test_bad_tables_of_autorag_are_named(autorag: Path) -> None:
     good = (autorag / "qa.parquet").read_bytes()
     parquet.write_table(pa.Table.from_pylist([{"qid": "a", "question": "?"}]), autorag / "qa.parquet")
     with pytest.raises(DataError, match=r"qa.parquet has no column 'query'. It has: qid, question"):
-        everything(DataSet(str(autorag)))
+        contents_of(DataSet(str(autorag)))
     parquet.write_table(pa.Table.from_pylist([QA[0], QA[0]]), autorag / "qa.parquet")
     with pytest.raises(DataError, match=r"qa.parquet row 2: id 'a1' is on an earlier"):
-        everything(DataSet(str(autorag)))
+        contents_of(DataSet(str(autorag)))
     (autorag / "qa.parquet").write_bytes(good[: len(good) // 2])
     with pytest.raises(DataError, match=r"qa.parquet is not a readable Parquet file"):
-        everything(DataSet(str(autorag)))
+        contents_of(DataSet(str(autorag)))
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_a_character_written_as_two_halves_is_one(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------- quotes in our own form
 
 
-def own(folder: Path, gold: object, **more: object) -> DataSet:
+def write_own(folder: Path, gold: object, **more: object) -> DataSet:
     write(folder / "corpus.jsonl", lines([{"id": "d", "text": "The moon pulls the sea. The moon is far."}]))
     write(folder / "questions.jsonl", lines([{"id": "q", "question": "?", "gold_ids": gold, **more}]))
     return DataSet(str(folder))
@@ -575,11 +575,11 @@ def own(folder: Path, gold: object, **more: object) -> DataSet:
     ],
 )
 def test_gold_is_a_stretch_of_a_document(tmp_path: Path, member: object, start: int, text: str) -> None:
-    data = own(tmp_path, [member, ["d", member]], grades={f"d[{start}:{start + len(text)}]": 3})
+    data = write_own(tmp_path, [member, ["d", member]], grades={f"d[{start}:{start + len(text)}]": 3})
     [item] = data.items()
     assert item.gold == ((Quote("d", start, text),), ("d", Quote("d", start, text)))
     assert item.grades == ((f"d[{start}:{start + len(text)}]", 3.0),)
-    assert everything(written_again(data, "spolia", tmp_path / "again")) == everything(data)
+    assert contents_of(write_again(data, "spolia", tmp_path / "again")) == contents_of(data)
 
 
 @pytest.mark.parametrize(
@@ -597,7 +597,7 @@ def test_gold_is_a_stretch_of_a_document(tmp_path: Path, member: object, start: 
 )
 def test_a_stretch_that_is_not_there_is_named_with_its_line(tmp_path: Path, member: object, says: str) -> None:
     with pytest.raises(DataError, match=rf"questions.jsonl line 1: .*{says}"):
-        list(own(tmp_path, [member]).items())
+        list(write_own(tmp_path, [member]).items())
 
 
 # ----------------------------------------------------------------------------------------------------- real data sets
@@ -610,8 +610,8 @@ def test_real_data_sets_go_there_and_back(shared_datasets: Path, tmp_path: Path,
     if form == "autorag":
         pytest.importorskip("pyarrow")
     source = DataSet(str(shared_datasets / name))
-    items_by_id = {item.id: item for item in written_again(source, form, tmp_path / form).items()}
-    back = {item.id: item for item in written_again(DataSet(str(tmp_path / form)), "spolia", tmp_path / "back").items()}
+    items_by_id = {item.id: item for item in write_again(source, form, tmp_path / form).items()}
+    back = {item.id: item for item in write_again(DataSet(str(tmp_path / form)), "spolia", tmp_path / "back").items()}
     for item in source.items():
         for second_item in (items_by_id[item.id], back[item.id]):
             assert (second_item.gold, second_item.question.split()) == (item.gold, item.question.split())

@@ -31,7 +31,7 @@ ITEMS = (
 )
 
 
-def stored(folder: Path, name: str = "notes", **more: str) -> NodeGroup:
+def store_files(folder: Path, name: str = "notes", **more: str) -> NodeGroup:
     for file, text in (FILES | more).items():
         path = folder / name / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,17 +43,17 @@ def stored(folder: Path, name: str = "notes", **more: str) -> NodeGroup:
 
 @pytest.fixture
 def chunks(tmp_path: Path) -> NodeGroup:
-    return stored(tmp_path)
+    return store_files(tmp_path)
 
 
-def asked(flow: object, *items: Item) -> Report:
+def ask_flow(flow: object, *items: Item) -> Report:
     return Experiment({"flow": flow}, items, parse_measures("R@1,nDCG@3")).run()  # type: ignore[dict-item]
 
 
 @pytest.mark.slow
 def test_files_and_quotes_are_found_by_their_names(chunks: NodeGroup) -> None:
-    report = asked(BM25(chunks), *ITEMS)
-    assert [item.value for item in report.flows[0].measured] == [1.0, 1.0]
+    report = ask_flow(BM25(chunks), *ITEMS)
+    assert [measured.value for measured in report.flows[0].measured] == [1.0, 1.0]
     assert report.items == ITEMS  # as they were written
     page = html(report)
     assert 'class="gold-hit"><b>tides.md</b>' in page
@@ -67,9 +67,9 @@ def test_a_quote_stands_where_its_words_do_whatever_the_lines(chunks: NodeGroup)
     text = chunks.snapshot().document(place.document, frozenset()).text
     assert text[place.start : place.end] == place.text
     stale = Item("q", "?", gold=((Quote("tides.md", 3, "Salt makes"),),))
-    ((result,),) = locate_gold([stale], [BM25(chunks)]).locate_item(stale).gold
-    assert isinstance(result, Quote)
-    assert result.start == text.index("Salt makes")
+    ((quote,),) = locate_gold([stale], [BM25(chunks)]).locate_item(stale).gold
+    assert isinstance(quote, Quote)
+    assert quote.start == text.index("Salt makes")
 
 
 def test_grades_go_with_what_they_are_of(chunks: NodeGroup) -> None:
@@ -80,7 +80,7 @@ def test_grades_go_with_what_they_are_of(chunks: NodeGroup) -> None:
 
 @pytest.mark.slow
 def test_a_name_stands_for_what_each_store_calls_so(chunks: NodeGroup, tmp_path: Path) -> None:
-    other_group = stored(tmp_path, "other", **{"birds/owls.txt": "Owls are birds, and hunt by night."})
+    other_group = store_files(tmp_path, "other", **{"birds/owls.txt": "Owls are birds, and hunt by night."})
     report = Experiment({"a": BM25(chunks), "b": BM25(other_group)}, ITEMS, parse_measures("R@1")).run()
     assert [flow.measured[0].value for flow in report.flows] == [1.0, 1.0]
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_found_is_named_before_anything_is_asked(
 @pytest.mark.slow
 def test_a_quote_without_a_start_needs_a_store() -> None:
     with pytest.raises(DataError, match="does not say where it starts, and a flow searches no store"):
-        asked(same, ITEMS[0])
+        ask_flow(same, ITEMS[0])
     ranking = Ranking(Query("?"), (Hit(Node("n", "The moon", document="tides.md"), 1.0),))
     with pytest.raises(MeasureError, match=r"Where 'tides.md “The moon pulls .* starts is not said"):
         parse_measures("R@1")[0].score(ranking, ITEMS[0])  # type: ignore[attr-defined]
@@ -126,7 +126,7 @@ def test_questions_of_a_store_need_no_corpus_of_their_own(chunks: NodeGroup, tmp
     data = DataSet(str(tmp_path))
     items = list(data.items())
     assert items[0].gold == ((Quote("tides.md", text="The moon pulls"),),)
-    assert [item.value for item in asked(BM25(chunks), *items).flows[0].measured] == [1.0, 1.0]
+    assert [measured.value for measured in ask_flow(BM25(chunks), *items).flows[0].measured] == [1.0, 1.0]
     (tmp_path / "corpus.jsonl").write_text('{"id": "p1", "text": "Another one."}')
     with pytest.raises(DataError, match=r"line 1: gold id 'tides\.md' of question 'q1' is not in the corpus"):
         list(DataSet(str(tmp_path)).items())

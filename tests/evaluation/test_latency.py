@@ -12,10 +12,10 @@ from tests.cases import check_each
 
 
 def rows(*seconds: float, opening: float = np.nan) -> Columns:
-    rows_array = np.zeros(len(seconds), ANSWERS)
-    rows_array["seconds"], rows_array["opening"] = seconds, np.nan
-    rows_array["opening"][:1] = opening
-    return rows_array
+    answers = np.zeros(len(seconds), ANSWERS)
+    answers["seconds"], answers["opening"] = seconds, np.nan
+    answers["opening"][:1] = opening
+    return answers
 
 
 @check_each(
@@ -30,8 +30,8 @@ def rows(*seconds: float, opening: float = np.nan) -> Columns:
     ],
 )
 def test_half_and_95_of_100_took_at_most_so_long(seconds: list[float], p50: float, p95: float) -> None:
-    sample = random.Random(1).sample(seconds, len(seconds))
-    latency = Latency.from_answers(rows(*sample), 1)
+    shuffled = random.Random(1).sample(seconds, len(seconds))
+    latency = Latency.from_answers(rows(*shuffled), 1)
     assert (latency.p50_s, latency.p95_s, latency.n) == (p50, p95, len(seconds))
 
 

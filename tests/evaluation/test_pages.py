@@ -94,14 +94,14 @@ def test_the_page_shows_every_question_with_all_that_came_of_it(report: Report) 
     assert text.count('<details class="question"') == 13
     assert text.count('data-failed="1"') == 1
     assert text.count('data-differ="1"') == 13
-    for message in (
+    for words in (
         "QueryError: broken &lt;script&gt;",
         "gold passages: p0",
         "answers: a | b",
         "R@5 100.0",
         "It is &lt;script",
     ):
-        assert message in text
+        assert words in text
     assert text.count("<svg") == 3 + 3 + 1
     assert "good &amp; &lt;b&gt; beats worse on R@5 by 100.0" in text
 
@@ -109,16 +109,16 @@ def test_the_page_shows_every_question_with_all_that_came_of_it(report: Report) 
 def test_the_steps_of_a_question_stand_in_the_page(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         whole = Experiment({"it": first >> says}, ITEMS, parse_measures("R@5"))
-        result = whole.run(run=Run(journal=runs.journal))
+        report = whole.run(run=Run(journal=runs.journal))
         runs.journal.flush()
 
         def traces(run: str, lane: int) -> list[object]:
             return [span for span in runs.journal.spans(run) if span.lane == lane]
 
-        text = html(result, traces)  # type: ignore[arg-type]
+        text = html(report, traces)  # type: ignore[arg-type]
     assert text.count("3 steps, run ") == len(ITEMS)
     assert re.search(r"<pre>Then  [\d.]+ ms\n  \S*first  ", text)
-    assert "3 steps" not in html(result)
+    assert "3 steps" not in html(report)
 
 
 def test_markdown_has_the_verdicts_and_tables_that_stay_tables(report: Report) -> None:
@@ -132,24 +132,24 @@ def test_markdown_has_the_verdicts_and_tables_that_stay_tables(report: Report) -
 
 
 def test_one_flow_has_a_report_too() -> None:
-    result = Experiment({"one": first}, ITEMS[:1], parse_measures("R@5")).run()
-    assert "Verdicts" not in html(result)
-    assert Page(html(result)).open == []
-    assert "# 1 question " in markdown(result)
-    assert "?: an end" not in markdown(result)
+    report = Experiment({"one": first}, ITEMS[:1], parse_measures("R@5")).run()
+    assert "Verdicts" not in html(report)
+    assert Page(html(report)).open == []
+    assert "# 1 question " in markdown(report)
+    assert "?: an end" not in markdown(report)
 
 
 def test_an_end_that_is_not_known_is_explained() -> None:
-    result = Experiment({"good": first}, ITEMS[:1], parse_measures("R@5,ATC")).run()
-    assert "| ATC | 0 [0, ?] |" in markdown(result)
-    for page in (markdown(result), html(result)):
+    report = Experiment({"good": first}, ITEMS[:1], parse_measures("R@5,ATC")).run()
+    assert "| ATC | 0 [0, ?] |" in markdown(report)
+    for page in (markdown(report), html(report)):
         assert "the 95 % interval. ?: the bound cannot be estimated" in page
 
 
 def test_a_cost_that_never_varies_has_no_interval() -> None:
-    result = Experiment({"good": first}, ITEMS, parse_measures("R@5,Calls")).run()
-    assert "| Calls | 1 |" in markdown(result)
-    assert result.flows[0].json()["measures"]["Calls"] == {
+    report = Experiment({"good": first}, ITEMS, parse_measures("R@5,Calls")).run()
+    assert "| Calls | 1 |" in markdown(report)
+    assert report.flows[0].json()["measures"]["Calls"] == {
         "mean": 1.0, "low": 1.0, "high": 1.0, "n": len(ITEMS), "undetermined": 0
     }  # fmt: skip
 

@@ -34,17 +34,17 @@ TEXTS = {one.id: one.text for one in PASSAGES}
 
 
 def test_joined_passages_are_one_document_each_title() -> None:
-    passages = join_passages(PASSAGES)
-    assert [document.id for document in passages.documents] == ["Tides", "Owls", "p4"]
-    by_id = {document.id: document.text for document in passages.documents}
+    joined = join_passages(PASSAGES)
+    assert [document.id for document in joined.documents] == ["Tides", "Owls", "p4"]
+    by_id = {document.id: document.text for document in joined.documents}
     for passage in PASSAGES:
-        [quote] = passages.quotes[passage.id]
+        [quote] = joined.quotes[passage.id]
         assert by_id[quote.document][quote.start : quote.end] == quote.text == passage.text
 
 
 def test_a_title_that_comes_again_later_is_a_document_of_its_own() -> None:
-    passages = join_passages([PASSAGES[0], PASSAGES[2], PASSAGES[1]])
-    assert [document.id for document in passages.documents] == ["Tides", "Owls", "p2"]
+    joined = join_passages([PASSAGES[0], PASSAGES[2], PASSAGES[1]])
+    assert [document.id for document in joined.documents] == ["Tides", "Owls", "p2"]
 
 
 def test_passages_are_found_in_what_they_were_cut_from() -> None:
@@ -67,10 +67,10 @@ def test_quotes_of_passages_move_with_them() -> None:
 
 
 def test_answers_and_supporting_sentences_become_quotes() -> None:
-    message = json.dumps([{"gold_id": "p1", "sentence": "Salt makes it heavy."}])
+    supporting = json.dumps([{"gold_id": "p1", "sentence": "Salt makes it heavy."}])
     items = [
         Item("answer", "?", answers=("sun", "The sun"), gold=(("p2",),)),
-        Item("told", "?", answers=("salt",), gold=(("p1",), ("p3",)), meta=(("supporting_sentences", message),)),
+        Item("told", "?", answers=("salt",), gold=(("p1",), ("p3",)), meta=(("supporting_sentences", supporting),)),
         Item("nowhere", "?", answers=("stars",), gold=(("p3", "p2"),)),
         Item("no gold", "?", answers=("sun",)),
     ]
@@ -95,7 +95,7 @@ def test_answers_and_supporting_sentences_become_quotes() -> None:
 )
 def test_an_answer_is_found_as_whole_words_only(text: str, answer: str, starts: list[int]) -> None:
     [item] = with_quotes([Item("q", "?", answers=(answer,), gold=(("p",),))], {"p": text})
-    assert item.gold == (tuple(Quote("p", index, answer) for index in starts) or (Quote("p", 0, text),),)
+    assert item.gold == (tuple(Quote("p", start, answer) for start in starts) or (Quote("p", 0, text),),)
 
 
 # ------------------------------------------------------------------------------------------------- through the stores
@@ -141,9 +141,9 @@ def test_one_question_set_measures_five_ways_of_cutting(data: DataSet, tmp_path:
     whole_quotes = {name: _mean(report, name, "R@100") for name in flows}
     assert whole_quotes == dict.fromkeys(flows, 1.0) | {"tokens": pytest.approx(2 / 3)}  # a part shares no word
     nodes = {name: _nodes(group) for name, group in groups.items()}
-    assert len({tuple(node.text for node in entry) for entry in nodes.values()}) == len(CUTS)
-    for entry in nodes.values():
-        cases = [Case(item, _perfect(item, entry)) for item in data.items()]
+    assert len({tuple(node.text for node in cut_nodes) for cut_nodes in nodes.values()}) == len(CUTS)
+    for cut_nodes in nodes.values():
+        cases = [Case(item, _perfect(item, cut_nodes)) for item in data.items()]
         for measure in parse_measures("R@9,full@9,MRR,MAP,nDCG@9,Rprec,SetR"):
             assert measured(measure, cases).value == pytest.approx(1.0)
 
@@ -157,12 +157,12 @@ def _mean(report: Report, flow: str, measure: str) -> float:
 def _perfect(item: Item, nodes: list[Node]) -> Ranking:
     """The nodes of a store that hold any of the gold, in the order of the text."""
     [quote] = item.quotes
-    held_nodes = [node for node in nodes if node.document == quote.document and node.span is not None]
-    held_nodes = [
-        node for node in held_nodes if node.span and node.span.start < quote.end and quote.start < node.span.end
+    gold_nodes = [node for node in nodes if node.document == quote.document and node.span is not None]
+    gold_nodes = [
+        node for node in gold_nodes if node.span and node.span.start < quote.end and quote.start < node.span.end
     ]
-    held_nodes.sort(key=lambda one: one.number)
-    return Ranking(Query(item.question), tuple(Hit(node, 1.0) for node in held_nodes))
+    gold_nodes.sort(key=lambda one: one.number)
+    return Ranking(Query(item.question), tuple(Hit(node, 1.0) for node in gold_nodes))
 
 
 def _nodes(group: NodeGroup) -> list[Node]:
@@ -180,14 +180,14 @@ def test_a_quote_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) 
 def test_shared_articles_are_asked_with_the_questions_of_their_paragraphs(shared_datasets: Path) -> None:
     source = DataSet(str(shared_datasets / "xquad_en"))
     passages = list(source.passages())
-    found_passages, texts = join_passages(passages), {entry.id: entry.text for entry in passages}
-    assert len(found_passages.documents) < len(passages)
-    by_id = {entry.id: entry.text for entry in found_passages.documents}
+    joined, texts = join_passages(passages), {passage.id: passage.text for passage in passages}
+    assert len(joined.documents) < len(passages)
+    by_id = {passage.id: passage.text for passage in joined.documents}
     items = list(with_quotes(source.items(), texts))
     whole = [item.id for item in items if not any(quote.text in item.answers for quote in item.quotes)]
     assert len(whole) < len(items) / 200  # one was published as "7,000,000 square kilometres (2,70": cut in a word
     for item in items:
-        moved_item = found_passages.item(item)
+        moved_item = joined.item(item)
         assert moved_item.quotes
         for quote in moved_item.quotes:
             assert by_id[quote.document][quote.start : quote.end] == quote.text

@@ -93,32 +93,32 @@ def facts(folder: Path) -> Path:
 @pytest.mark.slow
 def test_a_killed_experiment_goes_on_where_it_was(tmp_path: Path) -> None:
     path, log = tmp_path / "a.experiment", tmp_path / "log"
-    for place in ("7", "13"):
-        assert in_a_process(path, KILLED_AT=place, LOG=str(log)).returncode == -signal.SIGKILL
+    for killed_at in ("7", "13"):
+        assert in_a_process(path, KILLED_AT=killed_at, LOG=str(log)).returncode == -signal.SIGKILL
     finished = in_a_process(path, LOG=str(log))
     assert finished.returncode == 0, finished.stderr
     assert log.read_text().splitlines() == [item.question for item in ITEMS]  # each once, none again
 
 
 def test_what_was_asked_is_never_asked_again(tmp_path: Path) -> None:
-    texts: list[str] = []
+    queries: list[str] = []
 
     @step
     def counting(query: Query) -> Ranking:
-        texts.append(query.text)
+        queries.append(query.text)
         return Ranking(query, (Hit(Node("p1", "text"), 1.0),), "here")
 
     whole = Experiment({"counting": counting}, ITEMS, parse_measures("R@1,MRR,Calls"))
     first = whole.run(path=tmp_path / "a.experiment")
-    second_result = whole.run(path=tmp_path / "a.experiment")
-    assert len(texts) == len(ITEMS)
-    assert second_result == first
-    assert second_result.table.asked == 0
-    assert [second_result.table.case(0, index) for index in range(20)] == [
+    second_report = whole.run(path=tmp_path / "a.experiment")
+    assert len(queries) == len(ITEMS)
+    assert second_report == first
+    assert second_report.table.asked == 0
+    assert [second_report.table.case(0, index) for index in range(20)] == [
         first.table.case(0, index) for index in range(20)
     ]
-    whole.run(path=tmp_path / "a.experiment", again=True)
-    assert len(texts) == 2 * len(ITEMS)
+    whole.run(path=tmp_path / "a.experiment", ask_again=True)
+    assert len(queries) == 2 * len(ITEMS)
 
 
 @dataclass(frozen=True)
@@ -138,15 +138,15 @@ class ServedReply(ScriptedModel):
 def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: str) -> None:
     down = tmp_path / "down"
     down.touch()
-    served, works = (ServedReply(("Nokia",), name="m", down=str(warning)) for warning in (down, tmp_path / "never"))
+    served, works = (ServedReply(("Nokia",), name="m", down=str(entry)) for entry in (down, tmp_path / "never"))
     texts = index_passages(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
     other_reader = Reader(ScriptedModel(("Siemens",)))
     readers = {"flow": Reader(served), "arm": Guard(Reader(served), fallback=other_reader), "judge": Reader(works)}
     flow = BM25(texts) >> readers[part]
     judges = (Correctness(ServedReply(("yes",), name="j", down=str(down))),) if part == "judge" else ()
     items = [Item(f"q{i}", "Who pulls?", answers=("Nokia",)) for i in range(3)]
-    text = "stop" if part == "flow" else "ok"
-    whole = Experiment({"it": flow}, items, [*parse_measures("EM"), *judges], degraded=text)
+    policy = "stop" if part == "flow" else "ok"
+    whole = Experiment({"it": flow}, items, [*parse_measures("EM"), *judges], degraded=policy)
     score = str(whole.measures[-1])
     if part == "flow":
         with pytest.raises(
@@ -154,17 +154,17 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
         ):
             whole.run(path=tmp_path / "a.experiment")
     else:
-        previous_result = whole.run(path=tmp_path / "a.experiment")
-        assert [warning.value for warning in previous_result.flows[0].measured if warning.measure == score] in (
+        previous_report = whole.run(path=tmp_path / "a.experiment")
+        assert [entry.value for entry in previous_report.flows[0].measured if entry.measure == score] in (
             [0.0],
             [None],
         )
-        message = "it: 3 questions met a server that was down or busy; the same experiment asks again"
-        assert message in previous_result.warnings
+        expected_warning = "it: 3 questions met a server that was down or busy; the same experiment asks again"
+        assert expected_warning in previous_report.warnings
     down.unlink()
-    later_result = whole.run(path=tmp_path / "a.experiment")
-    assert [warning.value for warning in later_result.flows[0].measured if warning.measure == score] == [1.0]
-    assert not [warning for warning in later_result.warnings if "server" in warning or "never worked" in warning]
+    later_report = whole.run(path=tmp_path / "a.experiment")
+    assert [entry.value for entry in later_report.flows[0].measured if entry.measure == score] == [1.0]
+    assert not [entry for entry in later_report.warnings if "server" in entry or "never worked" in entry]
     with Run() as run:
         whole.run(path=tmp_path / "a.experiment", run=run)
     assert run.usage.calls == 0
@@ -289,11 +289,11 @@ def test_a_damaged_file_is_read_as_far_as_it_is_whole_and_the_rest_is_computed_a
         for _ in range(generator.randint(0, 3)):
             raw[generator.randrange(len(MAGIC), len(raw))] ^= 1 << generator.randrange(8)
         path.write_bytes(raw[: generator.choice([len(raw), generator.randrange(len(raw))])])
-        for request in (None, 0):
-            second_rows = ask(flows, ITEMS[:6], "R@1,MRR", path=path)
-            np.testing.assert_array_equal(second_rows.scores, whole.scores)
-            assert second_rows.asked <= 12 if request is None else second_rows.asked == 0
-            assert [second_rows.case(1, index).result for index in range(6)] == results
+        for asked_limit in (None, 0):
+            rows = ask(flows, ITEMS[:6], "R@1,MRR", path=path)
+            np.testing.assert_array_equal(rows.scores, whole.scores)
+            assert rows.asked <= 12 if asked_limit is None else rows.asked == 0
+            assert [rows.case(1, index).result for index in range(6)] == results
 
 
 @pytest.mark.slow
@@ -334,8 +334,8 @@ def test_a_changed_function_is_asked_again_and_named(tmp_path: Path) -> None:
     assert now.flows[0].measured[0].value != was.flows[0].measured[0].value
     (warning,) = now.warnings
     assert re.match(r"Computed again, since it has changed: flows, it, code, found\(\): was \w+, is \w+\.", warning)
-    second_result = Experiment({"it": previous_flow}, ITEMS, parse_measures("R@1")).run(path=path)
-    assert (second_result, second_result.table.asked, second_result.warnings) == (was, 0, ())
+    second_report = Experiment({"it": previous_flow}, ITEMS, parse_measures("R@1")).run(path=path)
+    assert (second_report, second_report.table.asked, second_report.warnings) == (was, 0, ())
 
 
 @pytest.mark.slow
@@ -389,9 +389,11 @@ def test_other_questions_are_asked_again_and_other_gold_is_scored_again(
 ) -> None:
     path, whole = tmp_path / "a.experiment", experiment()
     whole.run(path=path)
-    inputs: dict[str, Any] = {"flows": dict(whole.flows), "items": whole.items, "measures": whole.measures}
-    inputs |= {"data": "twenty"} | change
-    other_experiment = Experiment(inputs.pop("flows"), inputs.pop("items"), inputs.pop("measures"), **inputs)
+    arguments: dict[str, Any] = {"flows": dict(whole.flows), "items": whole.items, "measures": whole.measures}
+    arguments |= {"data": "twenty"} | change
+    other_experiment = Experiment(
+        arguments.pop("flows"), arguments.pop("items"), arguments.pop("measures"), **arguments
+    )
     report = other_experiment.run(path=path)
     assert report.table.asked == asked
     assert report.flows[0].measured == other_experiment.run().flows[0].measured
@@ -416,18 +418,18 @@ def test_other_fields_models_stores_and_rights_are_asked_again_and_named(tmp_pat
         ({"reply": "the sun [1]"}, "flows, it"),
         ({"principal": "ann"}, r"flows, it, asked for, principals: was \[\], is \['ann'\]"),
     ):
-        count, message = run(**change)
-        assert count == 1
-        assert re.search(says, message)
+        asked_count, warnings = run(**change)
+        assert asked_count == 1
+        assert re.search(says, warnings)
     with chunks.corpus.writer():
         pass
     assert run() == (0, "")
     with chunks.corpus.writer() as writer:
         node = Node("p2/chunk", "Salt.", "p2", "chunk", Span(0, 5))
         writer.put_document(Document("p2", "Salt."), [node], SourceRow("p2", 5))
-    count, message = run()
-    assert count == 1
-    assert "flows, it, reads" in message
+    asked_count, warnings = run()
+    assert asked_count == 1
+    assert "flows, it, reads" in warnings
 
 
 def test_in_a_folder_every_flow_has_its_own_file(tmp_path: Path) -> None:
@@ -459,7 +461,7 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
         answer,
         ranking,
         Failure("ValueError", "broken", "BM25()"),
-        *(Ranking(Query("?"), tuple(Hit(node, 1.0, parts) for parts in part), "fused") for part in PARTS),
+        *(Ranking(Query("?"), tuple(Hit(node, 1.0, parts) for parts in part_lists), "fused") for part_lists in PARTS),
         Ranking(Query("?"), (Hit(Node("n4", "", meta=(("no number", float("nan")),)), 1.0),)),
     )
     usage, took = Usage(1, 2, 3, 4, 0.5), {"lane": 7, "seconds": 0.25, "opening": 1.5, "cached": True}
@@ -479,7 +481,12 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
     with ScoreStore(tmp_path / "a.experiment") as store:
         found_cases = read(store)
         assert found_cases == cases[:-1]  # the last one cannot be written, and is asked again
-        assert [getattr(item.result, "evidence", None) for item in found_cases[:4]] == [ranking, None, None, None]
+        assert [getattr(case_read.result, "evidence", None) for case_read in found_cases[:4]] == [
+            ranking,
+            None,
+            None,
+            None,
+        ]
         for case, parts in zip(found_cases[4:], PARTS, strict=True):
             assert isinstance(case.result, Ranking)
             assert repr([hit.parts for hit in case.result.hits]) == repr(parts)  # NaN does not equal itself

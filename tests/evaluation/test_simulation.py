@@ -57,7 +57,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @step
 def fixed(query: Query, *, texts: tuple[str, ...], prefix: str = "n") -> Ranking:
-    return Ranking(query, tuple(Hit(Node(f"{prefix}{index}", text), 1.0) for index, text in enumerate(texts)), "local")
+    return Ranking(
+        query, tuple(Hit(Node(f"{prefix}{number}", text), 1.0) for number, text in enumerate(texts)), "local"
+    )
 
 
 def flow(name: str, reader: SimulatedReader, texts: tuple[str, ...], prefix: str = "n") -> Operator[Query, Answer]:
@@ -66,13 +68,13 @@ def flow(name: str, reader: SimulatedReader, texts: tuple[str, ...], prefix: str
 
 
 def is_right(answer: Answer, item: Item) -> bool:
-    return any(normalise(answer.text.partition(" [")[0]) == normalise(entry) for entry in item.answers)
+    return any(normalise(answer.text.partition(" [")[0]) == normalise(accepted) for accepted in item.answers)
 
 
 @pytest.mark.parametrize("name", READING)
 def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (entry for entry in world.items if entry.type in CHAINED):
+    for item in (candidate for candidate in world.items if candidate.type in CHAINED):
         assert is_right(flow(name, reader, world.gold(item))(Query(item.question)), item), (item.question, item.type)
 
 
@@ -80,7 +82,7 @@ def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) ->
 @pytest.mark.parametrize("name", READING)
 def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (entry for entry in world.items if entry.type in CHAINED):
+    for item in (candidate for candidate in world.items if candidate.type in CHAINED):
         assert not is_right(flow(name, reader, world.others(item))(Query(item.question)), item)
         assert not is_right(flow(name, reader, ())(Query(item.question)), item)
 
@@ -89,7 +91,7 @@ def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
 def test_a_passage_that_states_the_answer_is_enough_among_others_that_do_not(world: World, name: str) -> None:
     """Whatever such a flow makes of probabilities: one that abstains is less sure than one that found something."""
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (entry for entry in world.items if entry.type == "1-hop"):
+    for item in (candidate for candidate in world.items if candidate.type == "1-hop"):
         texts = (*world.gold(item), *world.others(item, 4))
         assert is_right(flow(name, reader, texts)(Query(item.question)), item), item.question
 
@@ -97,7 +99,7 @@ def test_a_passage_that_states_the_answer_is_enough_among_others_that_do_not(wor
 @pytest.mark.parametrize("name", ["react", "prefrag", "prefrag-prompt"])
 def test_what_the_first_source_lacks_is_searched_in_the_second(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (entry for entry in world.items if entry.type in ("1-hop", "2-hop")):
+    for item in (candidate for candidate in world.items if candidate.type in ("1-hop", "2-hop")):
         first, second = fixed.but(texts=world.others(item)), fixed.but(texts=world.gold(item), prefix="w")
         answer = find_flow(name).build_flow({"llm": reader, "search": first, "web": second})(Query(item.question))
         assert is_right(answer, item), (item.question, answer)
@@ -106,7 +108,7 @@ def test_what_the_first_source_lacks_is_searched_in_the_second(world: World, nam
 def test_flare_asks_for_the_next_hop_with_the_answer_that_it_wrote(world: World) -> None:
     """It searches with the words that are certain, and the guess is not."""
     reader = SimulatedReader.from_data(world.data, world.items)
-    item = next(entry for entry in world.items if entry.type == "2-hop")
+    item = next(candidate for candidate in world.items if candidate.type == "2-hop")
     with Run() as run, run.lane() as lane:
         flow("flare", reader, (world.texts[item.decomposition[0].gold_id],))(Query(item.question))
     assert plain(item.decomposition[0].answer) in plain(lane.retrievals[-1].query.text)
@@ -130,25 +132,25 @@ def test_the_first_sentence_of_a_passage_is_stated_without_its_number(name: str)
 @pytest.mark.parametrize("name", ["ircot", "corag", "prefrag", "react", "planrag"])
 def test_no_query_holds_an_answer_that_was_not_found_before(world: World, name: str) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (entry for entry in world.items if entry.type in CHAINED):
+    for item in (candidate for candidate in world.items if candidate.type in CHAINED):
         with Run() as run, run.lane() as lane:
             flow(name, reader, world.others(item))(Query(item.question))
-        request = plain(item.question)
+        question = plain(item.question)
         for hop in item.decomposition:
-            if plain(hop.answer) not in request:
+            if plain(hop.answer) not in question:
                 assert all(plain(hop.answer) not in plain(ranking.query.text) for ranking in lane.retrievals)
 
 
 def test_the_names_of_passages_mean_nothing(world: World) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
     for item in world.items[:13]:
-        texts = {flow("corag", reader, world.gold(item), prefix)(Query(item.question)).text for prefix in ("n", "zz")}
-        assert len(texts) == 1
+        replies = {flow("corag", reader, world.gold(item), prefix)(Query(item.question)).text for prefix in ("n", "zz")}
+        assert len(replies) == 1
 
 
 def test_more_that_is_needed_never_makes_an_answer_worse(world: World) -> None:
     reader = SimulatedReader.from_data(world.data, world.items)
-    for item in (entry for entry in world.items if entry.type in CHAINED):
+    for item in (candidate for candidate in world.items if candidate.type in CHAINED):
         texts = world.others(item, 2) + world.gold(item)
         right = [is_right(flow("naive", reader, texts[:count])(Query(item.question)), item) for count in range(6)]
         assert right == sorted(right)
@@ -166,7 +168,7 @@ def test_a_noisy_reader_errs_the_same_way_twice_and_differently_for_another_seed
 
 def test_a_reader_that_knows_everything_needs_no_passage(world: World) -> None:
     reader = SimulatedReader.from_data(world.data, world.items, Profile(know=1.0))
-    item = next(entry for entry in world.items if entry.type == "3-hop")
+    item = next(candidate for candidate in world.items if candidate.type == "3-hop")
     assert is_right(flow("closed-book", reader, ())(Query(item.question)), item)
 
 
@@ -215,19 +217,19 @@ PAGES = {
 def test_a_hop_made_of_gold_passages_names_what_the_question_or_an_earlier_answer_does(
     question: str, answer: str, gold: str, hops: list[str]
 ) -> None:
-    item = Item("q", question, (answer,), tuple((entry,) for entry in gold))
+    item = Item("q", question, (answer,), tuple((page,) for page in gold))
     chain = GoldChain.from_item(item, PAGES)
     assert [hop.question for hop in chain.hops] == hops
-    assert chain.is_resolved(chain.resolve_hops((), [PAGES[entry][1] for entry in gold]))
-    for entry in gold:
-        assert not chain.is_resolved(chain.resolve_hops((), [PAGES[entry][1]]))
+    assert chain.is_resolved(chain.resolve_hops((), [PAGES[page][1] for page in gold]))
+    for page in gold:
+        assert not chain.is_resolved(chain.resolve_hops((), [PAGES[page][1]]))
 
 
 @check_each("name", READING)
 def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> None:
     item = Item("q", "Where did the ship of the sailor sink?", ("The Old Harbour",), (("b",), ("c",)))
     reader = SimulatedReader(chains=(GoldChain.from_item(item, PAGES),))
-    gold = tuple(PAGES[entry][1] for entry in "bc")
+    gold = tuple(PAGES[page][1] for page in "bc")
     assert is_right(flow(name, reader, gold)(Query(item.question)), item)
     assert not is_right(flow(name, reader, gold[:1])(Query(item.question)), item)
     assert not is_right(flow(name, reader, gold[1:])(Query(item.question)), item)
@@ -236,7 +238,7 @@ def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> N
 def test_no_reader_knows_that_a_question_has_no_answer(world: World) -> None:
     """It goes on searching until a cap ends it, as the flow plans, and never says that its chain suffices."""
     reader = SimulatedReader.from_data(world.data, world.items)
-    item = next(entry for entry in world.items if entry.type == "unanswerable")
+    item = next(candidate for candidate in world.items if candidate.type == "unanswerable")
     for name, searches in (("react", 7), ("corag-oracle", 7), ("prefrag", 4)):
         asked_flow = flow(name, reader, world.others(item))
         with Run() as run, run.lane() as lane:
@@ -247,8 +249,10 @@ def test_no_reader_knows_that_a_question_has_no_answer(world: World) -> None:
 
 
 def test_a_reader_that_remembers_a_hop_still_sees_that_new_passages_help(world: World) -> None:
-    item = next(entry for entry in world.items if entry.type == "2-hop")
-    chain = next(entry for entry in SimulatedReader.from_data(world.data, world.items).chains if entry.item == item)
+    item = next(candidate for candidate in world.items if candidate.type == "2-hop")
+    chain = next(
+        candidate for candidate in SimulatedReader.from_data(world.data, world.items).chains if candidate.item == item
+    )
     knows = next(
         reader
         for reader in (SimulatedReader(chains=(chain,), profile=Profile(know=0.5), seed=seed) for seed in range(99))
@@ -263,15 +267,18 @@ def test_a_paraphrase_names_no_word_that_its_document_says(world: World) -> None
     assert items
     for item in items:
         (text,) = world.gold(item)
-        word = next(sentence for sentence in text.split(".") if "tells of" in sentence)
-        words = set(plain(word).split()) & set(plain(item.question).split())
-        assert words <= {"a", "an", "the", "of", "who", "is", "in", "by", "from", "with", "on"}, (word, item.question)
+        telling = next(sentence for sentence in text.split(".") if "tells of" in sentence)
+        words = set(plain(telling).split()) & set(plain(item.question).split())
+        assert words <= {"a", "an", "the", "of", "who", "is", "in", "by", "from", "with", "on"}, (
+            telling,
+            item.question,
+        )
 
 
 def test_a_world_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     digests = [
-        FictionalWorld(seed, people=40, questions=13).write(tmp_path / str(index))
-        for index, seed in enumerate((3, 3, 4))
+        FictionalWorld(seed, people=40, questions=13).write(tmp_path / str(number))
+        for number, seed in enumerate((3, 3, 4))
     ]
     assert digests[0] == digests[1] != digests[2]
 
@@ -331,7 +338,7 @@ def test_a_world_on_a_full_disk_leaves_no_file_that_is_cut_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FictionalWorld(3, people=20, questions=4).write(tmp_path)
-    previous_contents_by_name = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    previous_contents = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     write = Path.write_bytes
 
     def full(path: Path, data: bytes) -> int:
@@ -343,4 +350,4 @@ def test_a_world_on_a_full_disk_leaves_no_file_that_is_cut_short(
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(DataError, match=r"questions.jsonl cannot be written: No space left on device"):
         FictionalWorld(4, people=20, questions=4).write(tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == previous_contents_by_name
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == previous_contents

@@ -42,11 +42,11 @@ def test_a_question_never_changes_its_part() -> None:
 
 def test_a_question_and_its_twin_that_cannot_be_answered_are_in_the_same_part() -> None:
     twins = [(f"2hop__{n}", f"2hop__{n}-unanswerable") for n in range(50)]
-    assert all(part_of(item) == part_of(other_value) for item, other_value in twins)
-    assert {part_of(item) for item, _ in twins} == set(PARTS)
-    tuned = {part_of(item): item for item, _ in twins}["tune"]
-    observed_entry = UsageLog(None).new_entry([Item(tuned, "?")], {"a": "a"}, ["R@5"])
-    assert observed_entry.bars_question(f"{tuned}-unanswerable")
+    assert all(part_of(question_id) == part_of(twin_id) for question_id, twin_id in twins)
+    assert {part_of(question_id) for question_id, _ in twins} == set(PARTS)
+    tuned = {part_of(question_id): question_id for question_id, _ in twins}["tune"]
+    log_entry = UsageLog(None).new_entry([Item(tuned, "?")], {"a": "a"}, ["R@5"])
+    assert log_entry.bars_question(f"{tuned}-unanswerable")
 
 
 def test_parts_have_about_the_shares_that_they_should_have() -> None:
@@ -66,37 +66,39 @@ SET, OTHER = (marks_of([Item(f"{name}{n}", f"Who is {n}?") for n in range(200)])
 
 
 def entry(part: str, *flows: str, data: Marks = SET, text: str = "", declared: bool = False) -> LogEntry:
-    return LogEntry(data, part, tuple((item, item) for item in flows), text or f"{part} {flows}", declared)
+    return LogEntry(data, part, tuple((name, name) for name in flows), text or f"{part} {flows}", declared)
 
 
-def parts(usage_log: UsageLog, of: LogEntry) -> set[str]:
+def parts_taken(usage_log: UsageLog, of: LogEntry) -> set[str]:
     """The parts of the entries that take questions away."""
-    return {item.part for item in usage_log.choosing_entries(of)}
+    return {log_entry.part for log_entry in usage_log.choosing_entries(of)}
 
 
 def test_what_was_chosen_on_is_remembered(tmp_path: Path) -> None:
     usage_log = UsageLog(tmp_path / "new" / "looks.jsonl")
-    assert parts(usage_log, entry("all", "a")) == set()
+    assert parts_taken(usage_log, entry("all", "a")) == set()
     usage_log.note(entry("tune", "a", "b"))
     usage_log.note(entry("select", "b"))
-    assert parts(usage_log, entry("all", "a")) == parts(usage_log, entry("all", "b")) == {"tune"}
-    assert parts(usage_log, entry("all", "c")) == set()
+    assert parts_taken(usage_log, entry("all", "a")) == parts_taken(usage_log, entry("all", "b")) == {"tune"}
+    assert parts_taken(usage_log, entry("all", "c")) == set()
     usage_log.note(entry("select", "b", declared=True))
-    assert parts(usage_log, entry("all", "b", "c")) == {"tune", "select"}
-    assert parts(usage_log, entry("select", "a")) == parts(usage_log, entry("all", "a", data=OTHER)) == set()
+    assert parts_taken(usage_log, entry("all", "b", "c")) == {"tune", "select"}
+    assert (
+        parts_taken(usage_log, entry("select", "a")) == parts_taken(usage_log, entry("all", "a", data=OTHER)) == set()
+    )
 
 
 def test_who_compares_on_all_questions_has_looked_at_those_to_report_on(tmp_path: Path) -> None:
     usage_log = UsageLog(tmp_path / "looks.jsonl")
     usage_log.note(entry("all", "a"))
-    assert parts(usage_log, entry("report", "a")) == set()
+    assert parts_taken(usage_log, entry("report", "a")) == set()
     assert usage_log.count_other_looks(entry("report", "a")) == 0
     usage_log.note(entry("all", "a", "b"))
     assert [
-        (item.bars_question("q1"), item.bars_question("q3"))
-        for item in usage_log.choosing_entries(entry("report", "a"))
+        (log_entry.bars_question("q1"), log_entry.bars_question("q3"))
+        for log_entry in usage_log.choosing_entries(entry("report", "a"))
     ] == [(True, False)]
-    assert parts(usage_log, entry("report", "c")) == parts(usage_log, entry("all", "a", "b", "c")) == set()
+    assert parts_taken(usage_log, entry("report", "c")) == parts_taken(usage_log, entry("all", "a", "b", "c")) == set()
     assert (
         usage_log.count_other_looks(entry("report", "c"))
         == usage_log.count_other_looks(entry("all", "a", "b", "c"))
@@ -120,9 +122,9 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
     assert whole.forget(marks_of(items)) == 1
     assert usage_log.path is not None
     usage_log.path.write_text('{"data": [')
-    result = Experiment(nothing, items, measures).run(usage_log=whole)
-    assert result.tuned_count == 0
-    assert "looks.jsonl is damaged: 1 of its lines" in result.warnings[-1]
+    report = Experiment(nothing, items, measures).run(usage_log=whole)
+    assert report.tuned_count == 0
+    assert "looks.jsonl is damaged: 1 of its lines" in report.warnings[-1]
 
 
 def test_the_command_that_strikes_looks_out_names_the_data(tmp_path: Path) -> None:
@@ -142,8 +144,8 @@ def test_a_look_without_a_list_of_questions_is_at_all_of_its_part(tmp_path: Path
     usage_log = UsageLog(tmp_path / "looks.jsonl")
     (tmp_path / "looks.jsonl").write_text('{"data": [')  # cut off by a full disk
     usage_log.note(entry("tune", "a", "b"))
-    (found_entry,) = usage_log.choosing_entries(entry("all", "a"))
-    assert [found_entry.bars_question(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
+    (log_entry,) = usage_log.choosing_entries(entry("all", "a"))
+    assert [log_entry.bars_question(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
 
 
 @step
@@ -166,8 +168,8 @@ def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None
         DataError, match=r"choose a flow .nothing; the first: 'q1'.* To go on, ask new questions; or allow it"
     ):
         Experiment(nothing, reported, measures).run(path=tmp_path / "own.experiment")
-    result = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
-    assert (result.tuned_count, result.look_count) == (len(reported), 2)
+    report = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
+    assert (report.tuned_count, report.look_count) == (len(reported), 2)
     assert Experiment(nothing, reported, measures).run().tuned_count == 0  # in memory nothing is known
 
 
@@ -178,10 +180,10 @@ def test_the_log_lies_beside_the_data_and_what_earlier_versions_wrote_elsewhere_
     UsageLog(cache / "looks.jsonl").note(entry("tune", "a", "b", text="x1"))
     usage_log = UsageLog.for_data(data, cache, SET)
     usage_log.note(entry("select", "a", "b", text="x2"))
-    assert [item.part for item in usage_log.entries(SET)] == ["tune", "select"]
+    assert [log_entry.part for log_entry in usage_log.entries(SET)] == ["tune", "select"]
     assert (data / "looks.jsonl").is_file()
     elsewhere = UsageLog.for_data(data, tmp_path / "another machine", SET)
-    assert [item.part for item in elsewhere.entries(SET)] == ["select"]
+    assert [log_entry.part for log_entry in elsewhere.entries(SET)] == ["select"]
     assert UsageLog.for_data(file, cache, SET).path == tmp_path / "set.json.looks.jsonl"
     assert (usage_log.forget(SET), usage_log.entries(SET)) == (2, [])
 
@@ -194,9 +196,9 @@ def test_of_few_questions_the_report_warns_and_is_not_refused(tmp_path: Path) ->
     items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(30)]
     reported, measures = [item for item in items if part_of(item.id) == "report"], parse_measures("R@5")
     Experiment({"a": nothing, "b": nothing_else}, items, measures).run(path=tmp_path)
-    result = Experiment(nothing, reported, measures).run(path=tmp_path)
-    assert result.tuned_count == len(reported)
-    assert "used to tune or choose a flow (nothing), so their scores are too good." in result.warnings[0]
+    report = Experiment(nothing, reported, measures).run(path=tmp_path)
+    assert report.tuned_count == len(reported)
+    assert "used to tune or choose a flow (nothing), so their scores are too good." in report.warnings[0]
 
 
 @check_each(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])

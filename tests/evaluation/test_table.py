@@ -30,7 +30,7 @@ ITEMS = [
 ]
 
 
-def separated(mark: str, encoding: str = "utf-8") -> Callable[[Path], Any]:
+def write_separated(mark: str, encoding: str = "utf-8") -> Callable[[Path], Any]:
     table = [list(ROWS[0]), *[["" if cell is None else str(cell) for cell in row.values()] for row in ROWS]]
     return lambda path: path.write_text("\n".join(mark.join(row) for row in table), encoding)
 
@@ -51,10 +51,10 @@ def parquet(path: Path) -> None:
 
 
 TABLES: dict[str, Callable[[Path], Any]] = {
-    "q.csv": separated(","),
-    "semicolons.csv": separated(";", "utf-8-sig"),
-    "excel.csv": separated("\t", "utf-16"),
-    "q.tsv": separated("\t"),
+    "q.csv": write_separated(","),
+    "semicolons.csv": write_separated(";", "utf-8-sig"),
+    "excel.csv": write_separated("\t", "utf-16"),
+    "q.tsv": write_separated("\t"),
     "q.xlsx": sheet,
     "q.parquet": parquet,
     "q.json": lambda path: path.write_text(json.dumps(ROWS)),
@@ -76,7 +76,7 @@ def test_a_table_of_any_format_gives_the_same_questions(tmp_path: Path, name: st
     assert len({item.id for item in items}) == 2
 
 
-def read(tmp_path: Path, *rows: dict[str, Any]) -> list[Item]:
+def read_rows(tmp_path: Path, *rows: dict[str, Any]) -> list[Item]:
     (tmp_path / "q.json").write_text(json.dumps(rows))
     return list(DataSet(str(tmp_path / "q.json"), form="table").items())
 
@@ -96,7 +96,7 @@ def read(tmp_path: Path, *rows: dict[str, Any]) -> list[Item]:
     ],
 )
 def test_gold_is_a_file_a_page_or_a_quote(tmp_path: Path, row: dict[str, Any], gold: object) -> None:
-    assert read(tmp_path, {"question": "Who?", **row})[0].gold == gold
+    assert read_rows(tmp_path, {"question": "Who?", **row})[0].gold == gold
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -123,7 +123,7 @@ def test_a_row_longer_than_its_header_is_refused(tmp_path: Path, separator: str)
 )
 def test_gold_that_cannot_be_read_is_named_with_its_row(tmp_path: Path, row: dict[str, Any], says: str) -> None:
     with pytest.raises(DataError, match=f"q.json line 1: .*{says}|q.json object 1: .*{says}"):
-        read(tmp_path, {"question": "Who?", **row})
+        read_rows(tmp_path, {"question": "Who?", **row})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_empty_names_and_titles_above_the_names_are_left_out(tmp_path: Path, abo
     ],
 )
 def test_columns_are_told_by_their_names_in_several_languages(tmp_path: Path, names: tuple[str, str, str]) -> None:
-    (item,) = read(tmp_path, dict(zip(names, ("Who?", "owls", "b.txt"), strict=True)))
+    (item,) = read_rows(tmp_path, dict(zip(names, ("Who?", "owls", "b.txt"), strict=True)))
     assert (item.question, item.answers, item.gold) == ("Who?", ("owls",), (("b.txt",),))
 
 
@@ -179,11 +179,11 @@ def test_without_a_name_the_question_is_the_column_that_asks(tmp_path: Path) -> 
 
 
 def test_an_id_stays_when_a_row_is_put_before_it(tmp_path: Path) -> None:
-    previous_value = {item.question: item.id for item in read(tmp_path, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})}
-    later_value = {
-        item.question: item.id for item in read(tmp_path, {"q": "new?"}, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})
+    previous_ids = {item.question: item.id for item in read_rows(tmp_path, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})}
+    later_ids = {
+        item.question: item.id for item in read_rows(tmp_path, {"q": "new?"}, {"q": "a?"}, {"q": "b?"}, {"q": "b?"})
     }
-    assert previous_value.items() <= later_value.items()
+    assert previous_ids.items() <= later_ids.items()
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def chunks(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
     return corpus.group()
 
 
-def scored(chunks: NodeGroup, *items: Item) -> list[float]:
+def scores_of(chunks: NodeGroup, *items: Item) -> list[float]:
     report = Experiment({"flow": BM25(chunks)}, items, parse_measures("R@1")).run()
     return [observation[0] for observation in report.flows[0].measured[0].observations if observation is not None]
 
@@ -215,7 +215,7 @@ def test_gold_by_page_and_by_quote_is_found_in_a_store(chunks: NodeGroup, tmp_pa
         {"question": "When do owls sleep?", "quote": "sleep by day"},
         {"question": "When do owls hunt?", "file": "/home/ann/docs/owls.txt"},
     ]
-    assert scored(chunks, *read(tmp_path, *rows)) == [1.0, 1.0, 0.0, 1.0, 1.0]
+    assert scores_of(chunks, *read_rows(tmp_path, *rows)) == [1.0, 1.0, 0.0, 1.0, 1.0]
 
 
 @pytest.mark.slow
@@ -234,4 +234,4 @@ def test_a_page_or_a_quote_that_is_not_there_is_named(
     chunks: NodeGroup, tmp_path: Path, row: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(DataError, match=says):
-        scored(chunks, *read(tmp_path, {"question": "Who?", **row}))
+        scores_of(chunks, *read_rows(tmp_path, {"question": "Who?", **row}))

@@ -269,20 +269,22 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
 def instances(cls: type) -> st.SearchStrategy[Any]:
     """Instances of a class with random fields; those that the class refuses are left out."""
     hints = get_type_hints(cls)
-    inputs = {
+    strategies = {
         f.name: SPECIAL.get(f"{cls.__name__}.{f.name}", SPECIAL.get(f.name, _of(hints[f.name])))
         for f in fields(cls)
         if f.init and f.compare
     }
     optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != (MISSING, MISSING)}
-    required = {name: strategy for name, strategy in inputs.items() if name not in optional}
-    chosen = st.fixed_dictionaries(required, optional={name: inputs[name] for name in inputs if name in optional})
+    required = {name: strategy for name, strategy in strategies.items() if name not in optional}
+    chosen = st.fixed_dictionaries(
+        required, optional={name: strategies[name] for name in strategies if name in optional}
+    )
     return chosen.map(lambda content: _tried(cls, content)).filter(lambda result: result is not None)
 
 
-def _tried(cls: Any, content: dict[str, Any]) -> Any:
+def _tried(cls: Any, arguments: dict[str, Any]) -> Any:
     try:
-        return cls(**content)
+        return cls(**arguments)
     except (SpoliaError, ValueError):
         return None
 
@@ -332,10 +334,10 @@ def _possible(kind: type) -> list[type]:
         bases = [base for base in kind.__mro__ if getattr(base, "_is_protocol", False)]
         names = {name for base in bases for name in vars(base) if not name.startswith("_")}
         kinds += [SparseWords, TokenWords]
-        found_kinds = [cls for cls in kinds if all(hasattr(cls, name) or name in _names(cls) for name in names)]
+        fitting = [cls for cls in kinds if all(hasattr(cls, name) or name in _names(cls) for name in names)]
     else:
-        found_kinds = [cls for cls in kinds if issubclass(cls, kind)]
-    return sorted(found_kinds, key=lambda cls: cls.__name__)
+        fitting = [cls for cls in kinds if issubclass(cls, kind)]
+    return sorted(fitting, key=lambda cls: cls.__name__)
 
 
 def _names(cls: Any) -> set[str]:

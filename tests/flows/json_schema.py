@@ -41,7 +41,7 @@ def valid(plain: Any, schema: Any, root: Any) -> bool:
     if "type" in schema and not any(_is(plain, name) for name in _listed(schema["type"])):
         return False
     if "enum" in schema and not any(
-        type(plain) is type(known_values) and plain == known_values for known_values in schema["enum"]
+        type(plain) is type(allowed_value) and plain == allowed_value for allowed_value in schema["enum"]
     ):
         return False
     if "anyOf" in schema and not any(valid(plain, option, root) for option in schema["anyOf"]):
@@ -60,12 +60,12 @@ def _list(plain: list[Any], schema: Any, root: Any) -> bool:
 
 
 def _object(plain: dict[str, Any], schema: Any, root: Any) -> bool:
-    known_values, other_values = schema.get("properties", {}), schema.get("additionalProperties", {})
+    properties, others_allowed = schema.get("properties", {}), schema.get("additionalProperties", {})
     if not set(schema.get("required", ())) <= set(plain):
         return False
-    if other_values is False and not set(plain) <= set(known_values):
+    if others_allowed is False and not set(plain) <= set(properties):
         return False
-    return all(valid(item, known_values.get(name, other_values or {}), root) for name, item in plain.items())
+    return all(valid(item, properties.get(name, others_allowed or {}), root) for name, item in plain.items())
 
 
 def _is(plain: Any, name: str) -> bool:

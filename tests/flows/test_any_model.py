@@ -103,10 +103,8 @@ UNKNOWN = ("I do not know.", "I don't know!", "모르겠습니다.", "我不知�
 
 @check_each("name", FLOWS)
 def test_a_model_that_does_not_know_abstains_in_every_flow(name: str) -> None:
-    for message in UNKNOWN if name != "replug-token" else UNKNOWN[:1]:  # of which each token would be all of it
-        answer, _ = ran(
-            made(name, Model((("which kind", "[Retrieval]"), ("", message))), search=local, scorer=Scores())
-        )
+    for reply in UNKNOWN if name != "replug-token" else UNKNOWN[:1]:  # of which each token would be all of it
+        answer, _ = ran(made(name, Model((("which kind", "[Retrieval]"), ("", reply))), search=local, scorer=Scores()))
         assert (answer.stop_reason, answer.citations, answer.text.find("[")) == ("abstained", (), -1)
 
 
@@ -121,7 +119,7 @@ ELSEWHERE = (
 def test_replies_in_another_language_than_the_prompt_end_as_declared(name: str) -> None:
     """Korean and Chinese to English prompts, English to Korean ones; all alike, or another one at each step."""
     korean = Query("올센의 고용주는 본사가 어디에 있습니까?")
-    spoken = [(ASKED, replies) for replies in (*((message,) for message in ELSEWHERE), ELSEWHERE)]
+    spoken = [(ASKED, replies) for replies in (*((reply,) for reply in ELSEWHERE), ELSEWHERE)]
     for query, replies in (*spoken, (korean, REPLIES[2:8]), (korean, ("Espoo [1].",))):
         built = made(name, AnyModel(replies), search=local, scorer=Scores())
         with Run() as run, run.lane() as lane:
@@ -142,9 +140,9 @@ SAID = {
 @pytest.mark.slow
 @check_each("name", [name for name in FLOWS if name not in (*LARGE, "replug-token")])
 def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: str) -> None:
-    for message in SAID.values():
+    for reply in SAID.values():
         answers = [
-            ran(made(name, AnyModel((f"{thought}{message}",)), search=local, scorer=Scores()))[0]
+            ran(made(name, AnyModel((f"{thought}{reply}",)), search=local, scorer=Scores()))[0]
             for thought in ("", "<think>yes? no! <answer>Salo [3]</answer></think>\n")
         ]
         assert answers[1].text == answers[0].text
@@ -167,8 +165,8 @@ def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str
 @pytest.mark.slow
 @check_each("name", LOOPS)
 def test_a_model_that_repeats_itself_ends_within_its_caps(name: str) -> None:
-    for message in SAID.values():
-        built = made(name, AnyModel((message,)), search=local, scorer=Scores())
+    for reply in SAID.values():
+        built = made(name, AnyModel((reply,)), search=local, scorer=Scores())
         answer, calls = ran(built)
         bound = built.calls()
         assert bound is not None
@@ -196,10 +194,10 @@ def test_a_model_that_goes_down_fails_its_own_question_alone(name: str) -> None:
 
     built = made(name, Down(("Nokia.",), after=0), search=plain, web=plain, scorer=Scores())
     with Run():
-        failed, has_answer = built.batch([ASKED, Query("Where is Nokia?")])
+        failed, answered = built.batch([ASKED, Query("Where is Nokia?")])
     assert isinstance(failed, Failure)
     assert "The server is down" in failed.message
-    assert isinstance(has_answer, Answer)
+    assert isinstance(answered, Answer)
 
 
 @check_each("name", [name for name in LOOPS if name not in LARGE])
@@ -272,5 +270,5 @@ def test_a_flow_ends_for_each_of_its_reasons_and_for_no_other(name: str) -> None
                 if more and "best" in name:
                     continue
                 built = made(name, model, search=source, web=source, scorer=Scores(otherwise=score), **more)
-                reached |= {result.stop_reason for result in built.batch([ASKED]) if isinstance(result, Answer)}
+                reached |= {answer.stop_reason for answer in built.batch([ASKED]) if isinstance(answer, Answer)}
     assert reached == {*published.stop_reasons}

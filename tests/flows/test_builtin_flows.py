@@ -102,16 +102,16 @@ def test_the_default_is_hybrid_where_the_embedder_knows_the_language(group: Node
     ],
 )
 def test_the_default_is_bm25_elsewhere_and_says_why(group: NodeGroup, embedder: Letters | None, reason: str) -> None:
-    flow, text = choose(group, embedder, 7)
+    flow, explanation = choose(group, embedder, 7)
     assert flow == bm25(group, top_k=7)
-    assert text.startswith(reason)
-    assert "\n" not in text
+    assert explanation.startswith(reason)
+    assert "\n" not in explanation
 
 
 def test_clarifications_are_compared_by_words_where_the_embedder_does_not_suit(group: NodeGroup) -> None:
     build = find_builder("tree-of-clarifications")
-    suiting, other_value = (build(group, embedder, Model(("none",))) for embedder in (Letters(), Letters(per_token=2)))
-    assert ("MMR" in repr(suiting), "MMR" in repr(other_value)) == (True, False)
+    suiting, unsuiting = (build(group, embedder, Model(("none",))) for embedder in (Letters(), Letters(per_token=2)))
+    assert ("MMR" in repr(suiting), "MMR" in repr(unsuiting)) == (True, False)
 
 
 def test_a_corpus_without_vectors_is_searched_by_words(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_minilm_suits_english_alone(shared_datasets: Path) -> None:
     from spolia.evaluation.data.dataset import DataSet
 
     pytest.importorskip("tokenizers")
-    values = {
+    reasons = {
         name: find_language_gap(
             [passage.text for passage in DataSet(str(shared_datasets / name)).passages()][::8], MiniLM()
         )
@@ -151,7 +151,7 @@ def test_minilm_suits_english_alone(shared_datasets: Path) -> None:
             "korquad_dev",
         )
     }
-    assert [name for name, reason in values.items() if not reason] == ["xquad_en", "squad2_dev", "hotpotqa"]
+    assert [name for name, reason in reasons.items() if not reason] == ["xquad_en", "squad2_dev", "hotpotqa"]
 
 
 def test_naive_asks_the_model_or_quotes(group: NodeGroup) -> None:

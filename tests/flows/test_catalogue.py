@@ -13,8 +13,8 @@ from tests.tree import written_in_flows
 
 
 def test_the_table_names_everything_that_a_flow_file_may_name() -> None:
-    result = {type_id(cls): cls.__module__ for cls in written_in_flows() if type_id(cls) not in NOUNS}
-    assert dict(sorted(result.items())) == dict(sorted(BUILT_IN.items()))
+    modules = {type_id(cls): cls.__module__ for cls in written_in_flows() if type_id(cls) not in NOUNS}
+    assert dict(sorted(modules.items())) == dict(sorted(BUILT_IN.items()))
 
 
 def test_no_id_means_two_things() -> None:

@@ -82,9 +82,9 @@ def test_scores_that_can_be_compared_are_compared_across_corpora(tmp_path: Path)
     groups = [stored(tmp_path / "a", TEXTS[:9]), stored(tmp_path / "b", TEXTS[9:])]
     together = stored(tmp_path / "c", TEXTS)
     ranking = across(groups, SMALL, fusion=HighestScore(7))(QUERY)
-    item = Dense(together, SMALL, 7)(QUERY)
-    assert [round(hit.score, 6) for hit in ranking.hits] == [round(hit.score, 6) for hit in item.hits]
-    assert {node.text for node in ranking.nodes} == {node.text for node in item.nodes}
+    single = Dense(together, SMALL, 7)(QUERY)
+    assert [round(hit.score, 6) for hit in ranking.hits] == [round(hit.score, 6) for hit in single.hits]
+    assert {node.text for node in ranking.nodes} == {node.text for node in single.nodes}
 
 
 @pytest.mark.slow

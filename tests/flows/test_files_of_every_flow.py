@@ -100,15 +100,15 @@ def test_what_is_given_to_every_operator_is_written_by_name() -> None:
 
 
 def _one(cls: type) -> list[Any]:
-    results: list[Any] = []
+    examples: list[Any] = []
 
     @given(op=instances(cls))
     @settings(max_examples=1, derandomize=True, database=None)
     def collect_example(op: Any) -> None:
-        results.append(op)
+        examples.append(op)
 
     collect_example()
-    return results
+    return examples
 
 
 def test_every_operator_can_be_named_in_a_file() -> None:

@@ -123,14 +123,14 @@ KINDS = frozenset(("Then", "Each", "Loop", "Route", "Explore", "Branch"))
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_runs_its_operators_in_the_order_of_its_algorithm(name: str, tmp_path: Path) -> None:
-    flow, trace, message = PATTERNS[name]
+    flow, trace, expected = PATTERNS[name]
     with Runs(tmp_path / "runs.db") as runs:
         with Run(journal=runs.journal) as run:
             answer = flow(Query("q"))
         runs.journal.flush()
         steps = [span.step.rpartition(":")[2].rpartition(".")[2] for span in runs.journal.spans(run.id)]
     assert [step for step in steps if step not in KINDS] == trace.split()
-    assert answer.text == message
+    assert answer.text == expected
 
 
 @check_each("name", PATTERNS)

@@ -58,9 +58,9 @@ def test_each_prompt_of_a_flow_says_in_every_language_what_is_material_and_which
     for name, shipped_prompt in list_shipped_prompts().items():
         if name.startswith("flows/"):
             assert {"en", "ko", "zh"} <= set(shipped_prompt.languages)
-            matches = set(fixed.findall(shipped_prompt.texts["en"])) - {"no", "none"}
+            words = set(fixed.findall(shipped_prompt.texts["en"])) - {"no", "none"}
             for language, text in shipped_prompt.texts.items():
-                assert matches <= set(fixed.findall(text)), (name, language)
+                assert words <= set(fixed.findall(text)), (name, language)
                 assert ("{{passages}}" in text) is (quoted[language] in text), (name, language)
 
 
@@ -120,7 +120,7 @@ def test_what_follows_a_reply_is_seen_when_the_reply_is_given() -> None:
 def test_several_models_of_one_flow_are_told_apart() -> None:
     models = [ScriptedModel(("",), name=name) for name in ("one", "two")]
     flow = Branch(*(MultiQuery(model) for model in models))
-    assert sorted(payload.model for payload in preview_calls(flow, Query("Who?"), ["none", "none"])) == ["one", "two"]
+    assert sorted(call.model for call in preview_calls(flow, Query("Who?"), ["none", "none"])) == ["one", "two"]
 
 
 def test_the_case_that_an_operator_takes() -> None:
@@ -154,13 +154,13 @@ def test_an_operator_that_needs_more_than_a_model() -> None:
 
 def test_a_folder_of_ones_own_takes_the_place_of_what_is_called_the_same(tmp_path: Path) -> None:
     flow = Branch(Summary(ANY_MODEL), Keywords(ANY_MODEL))
-    result = overridden(flow, own(tmp_path))
+    overriding = overridden(flow, own(tmp_path))
     part = build_case(Summary(ANY_MODEL), documents=TIDES)
-    (prompt,) = preview_calls(result.arms[0], part)
+    (prompt,) = preview_calls(overriding.arms[0], part)
     assert prompt.messages == (Message("user", "Sum up: The moon pulls the sea."),)
-    assert result.arms[1] is flow.arms[1]
-    assert result.arms[0].role.parser is SUMMARY.parser
-    assert load(dump(result)) == result
+    assert overriding.arms[1] is flow.arms[1]
+    assert overriding.arms[0].role.parser is SUMMARY.parser
+    assert load(dump(overriding)) == overriding
 
 
 @pytest.mark.parametrize("name", ["flare_go_on", "corag_reply"])
@@ -174,11 +174,11 @@ def test_the_prompt_that_a_step_has_by_default_is_replaced_too(name: str, tmp_pa
 
 
 def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
-    result = overridden(Summary(ANY_MODEL), own(tmp_path))
-    previous_fingerprint = result.role.fingerprint()
-    assert previous_fingerprint != SUMMARY.fingerprint()
+    overriding = overridden(Summary(ANY_MODEL), own(tmp_path))
+    fingerprint_before = overriding.role.fingerprint()
+    assert fingerprint_before != SUMMARY.fingerprint()
     own(tmp_path, "In brief: {{text}}")
-    assert result.role.fingerprint() != previous_fingerprint
+    assert overriding.role.fingerprint() != fingerprint_before
 
 
 @pytest.mark.parametrize(
@@ -187,9 +187,9 @@ def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
 def test_another_text_of_a_prompt_file_is_another_resource(tmp_path: Path, operator: type) -> None:
     file = own(tmp_path, "{{passages}} {{question}}", "mine.txt") / "mine.txt"
     flow = operator(ANY_MODEL, prompt=str(file))
-    previous_texts, shipped_one = content_fingerprints(flow), content_fingerprints(operator(ANY_MODEL))
+    fingerprints_before, shipped_one = content_fingerprints(flow), content_fingerprints(operator(ANY_MODEL))
     file.write_text("{{passages}} {{question}} Think.")
-    assert content_fingerprints(flow) != previous_texts
+    assert content_fingerprints(flow) != fingerprints_before
     assert content_fingerprints(operator(ANY_MODEL)) == shipped_one
     assert any("prompts/" in name for name in shipped_one)
 
@@ -255,14 +255,14 @@ def test_a_field_that_a_role_does_not_have_is_told() -> None:
 
 @pytest.mark.slow
 def test_the_schema_of_flow_files_allows_one_field_of_a_role() -> None:
-    known_values = schema()
+    flow_schema = schema()
     model = {"ScriptedModel": {"replies": ["x"]}}
-    assert valid({"Summary": {"llm": model, "role": {"prompt": "mine.txt"}}}, known_values, known_values)
-    assert not valid({"Summary": {"llm": model, "role": {"promt": "mine.txt"}}}, known_values, known_values)
+    assert valid({"Summary": {"llm": model, "role": {"prompt": "mine.txt"}}}, flow_schema, flow_schema)
+    assert not valid({"Summary": {"llm": model, "role": {"promt": "mine.txt"}}}, flow_schema, flow_schema)
 
 
 def test_all_prompts_can_be_read() -> None:
     for shipped_prompt in list_shipped_prompts().values():
         assert shipped_prompt.places
-        for found_template in template.read_all(shipped_prompt.place).values():
-            assert found_template.messages[-1].role == "user"
+        for prompt_template in template.read_all(shipped_prompt.place).values():
+            assert prompt_template.messages[-1].role == "user"

@@ -51,13 +51,13 @@ def prompts(name: str, model: Model, **parts: Any) -> dict[str, list[str]]:
     listening = Listening(model.replies)
     with Run():
         made(name, listening, **{"search": local, "web": web, "scorer": Scores(), **parts})(ASKED)
-    texts: dict[str, list[str]] = {}
+    texts_by_role: dict[str, list[str]] = {}
     for prompt in listening.asked:
         role = prompt.role.rpartition("/")[2].partition(".")[0]
-        texts.setdefault(role, []).append(
+        texts_by_role.setdefault(role, []).append(
             "\n".join(message.content for message in prompt.messages if message.role != "system")
         )
-    return texts
+    return texts_by_role
 
 
 THINKS = Model((
@@ -122,20 +122,20 @@ CASES: tuple[tuple[str, Model, str, int, tuple[str, ...], tuple[str, ...]], ...]
 def test_a_step_shows_what_it_needs_and_nothing_else(
     name: str, model: Model, role: str, at: int, holds: tuple[str, ...], lacks: tuple[str, ...]
 ) -> None:
-    texts = prompts(name, model)
-    all_prompts = [prompt for prompts in texts.values() for prompt in prompts]
-    output = (texts[role] if role else all_prompts)[at]
-    assert [text for text in holds if text not in output] == []
-    assert [text for text in lacks if text in output] == []
+    texts_by_role = prompts(name, model)
+    all_prompts = [prompt for prompts in texts_by_role.values() for prompt in prompts]
+    prompt_shown = (texts_by_role[role] if role else all_prompts)[at]
+    assert [text for text in holds if text not in prompt_shown] == []
+    assert [text for text in lacks if text in prompt_shown] == []
 
 
 @pytest.mark.parametrize(
     ("name", "role"), [("crag-grader", "useful"), ("self-rag", "self_rag_read"), ("replug", "brief")]
 )
 def test_each_passage_is_judged_alone(name: str, role: str) -> None:
-    text = prompts(name, Model((("which kind", "[Retrieval]"), "no")))[role]
-    assert all((EMPLOYER in prompt) + (MINES in prompt) == 1 for prompt in text)
-    assert {EMPLOYER in prompt for prompt in text} == {True, False}
+    judging = prompts(name, Model((("which kind", "[Retrieval]"), "no")))[role]
+    assert all((EMPLOYER in prompt) + (MINES in prompt) == 1 for prompt in judging)
+    assert {EMPLOYER in prompt for prompt in judging} == {True, False}
 
 
 def test_a_chain_is_scored_by_the_prompt_of_its_sub_answers_with_its_pairs_for_documents() -> None:
@@ -145,10 +145,10 @@ def test_a_chain_is_scored_by_the_prompt_of_its_sub_answers_with_its_pairs_for_d
 
 
 def test_a_chain_is_shown_in_the_form_of_the_published_model() -> None:
-    texts = prompts("corag", hopper(FIRST), form="corag-8b", steps=1)
-    text = f"<chain>Intermediate query 1: {FIRST}\nIntermediate answer 1: Nokia.</chain>"
-    assert "<chain>Nothing yet</chain>" in texts["corag_next"][0]
-    assert text in texts["corag_final"][0]
+    texts_by_role = prompts("corag", hopper(FIRST), form="corag-8b", steps=1)
+    chain = f"<chain>Intermediate query 1: {FIRST}\nIntermediate answer 1: Nokia.</chain>"
+    assert "<chain>Nothing yet</chain>" in texts_by_role["corag_next"][0]
+    assert chain in texts_by_role["corag_final"][0]
 
 
 def test_prefrag_shows_later_turns_why_it_has_searched_and_doubted() -> None:
@@ -156,10 +156,10 @@ def test_prefrag_shows_later_turns_why_it_has_searched_and_doubted() -> None:
         "<thought>It may be Salo.</thought><answer>Salo</answer><evaluation>INCORRECT</evaluation>"
         "<explanation>No passage names Salo.</explanation><suggestion>Search for Nokia.</suggestion>"
     )
-    second_text = "<analysis>Nothing new is said.</analysis><verdict>no</verdict>"
+    verdict = "<analysis>Nothing new is said.</analysis><verdict>no</verdict>"
     turns = (("Nothing new", doubted), ("", LOOK))
-    texts = prompts("prefrag", preferring(*turns, helps=second_text))
-    first, second, third, fourth = (texts["prefrag_turn"][index] for index in range(4))
+    texts_by_role = prompts("prefrag", preferring(*turns, helps=verdict))
+    first, second, third, fourth = (texts_by_role["prefrag_turn"][index] for index in range(4))
     assert "My thought.\nlocal: Nokia" in second
     assert "My thought.\nweb: Nokia\nNothing new is said." in third
     assert "It may be Salo.\nSalo (INCORRECT)\nNo passage names Salo.\nSearch for Nokia." in fourth
@@ -184,5 +184,5 @@ def test_prompts_in_every_language_ask_for_the_marks_that_the_flow_reads(file: s
     texts = template.read_all(f"spolia:flows/prompts/{file}.txt", "")
     assert {"en", "ko", "zh"} <= set(texts)
     for language, text in texts.items():
-        reply = " ".join("\n".join(message.content for message in text.messages).split())
-        assert [mark for mark in marks if mark not in reply] == [], language
+        prompt_text = " ".join("\n".join(message.content for message in text.messages).split())
+        assert [mark for mark in marks if mark not in prompt_text] == [], language

@@ -77,12 +77,12 @@ def nowhere(query: Query) -> Ranking:
 
 
 def ran(
-    name: str, llm: Any, *, search: Any = local, options: Any = None, **parts: Any
+    name: str, llm: Any, *, search: Any = local, run_options: Any = None, **parts: Any
 ) -> tuple[Answer, int, list[str]]:
     """The answer, calls to the model, and the sources that were searched."""
     flow = made(name, llm, search=search, **parts)
     assert check(flow, takes=Query, gives=Answer).problems == ()
-    with Run(**(options or {})) as run, run.lane() as lane:
+    with Run(**(run_options or {})) as run, run.lane() as lane:
         answer = flow(ASKED)
     bound = flow.calls()
     assert bound is None or lane.usage.calls <= bound
@@ -165,7 +165,7 @@ def test_ircot_ends_at_ten_sentences_an_empty_one_or_with_the_budget() -> None:
     assert ran("ircot", thinker(12))[1] == 10 + 1
     assert len(ran("ircot", thinker(12))[2]) == 10
     assert ran("ircot", Model((("step by step", "none"), ("", "Espoo."))))[0].stop_reason == "empty"
-    answer, calls, _ = ran("ircot", thinker(9), options={"per_question": Budget(calls=3)})
+    answer, calls, _ = ran("ircot", thinker(9), run_options={"per_question": Budget(calls=3)})
     assert (answer.stop_reason, calls) == ("budget", 3)
 
 
@@ -174,12 +174,12 @@ def test_ircot_ends_at_ten_sentences_an_empty_one_or_with_the_budget() -> None:
 
 def hopper(*questions: str, enough: str = "no") -> Model:
     """Asks these sub-questions one after the other, each sample in other words."""
-    sample = [
+    steps = [
         (rf"chain of simpler[\s\S]*?<chain>(?:(?!Q: )[\s\S])*(?:Q: (?:(?!Q: )[\s\S])*){{{n}}}</chain>",
          *(question if draw == 0 else f"{question} {draw}" for draw in range(16)))
         for n, question in enumerate(questions)
     ]  # fmt: skip
-    return Model((("Is what the chain says", enough), *sample, ("a few words. If", "Nokia."), ("", "Espoo [1]")))
+    return Model((("Is what the chain says", enough), *steps, ("a few words. If", "Nokia."), ("", "Espoo [1]")))
 
 
 def test_corag_takes_two_calls_a_step_and_one_to_answer() -> None:
@@ -245,8 +245,8 @@ def said(answer: str, evaluation: str) -> str:
 
 
 def preferring(*turns: tuple[str, str], helps: str = "no") -> Model:
-    output = ((f"one search at a time[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
-    return Model((*output, ("Compare the new", helps), ("best\\s+answer that they allow", "Forced.")))
+    replies = ((f"one search at a time[\\s\\S]*{pattern}", reply) for pattern, reply in turns)
+    return Model((*replies, ("Compare the new", helps), ("best\\s+answer that they allow", "Forced.")))
 
 
 def test_prefrag_that_never_answers_takes_four_turns_three_comparisons_and_a_forced_answer() -> None:
@@ -371,18 +371,18 @@ def test_many_passages_do_not_take_more_calls_than_are_said(name: str, most: int
 
 
 def test_react_looks_a_word_up_again_where_it_stopped() -> None:
-    texts: list[str] = []
+    prompts: list[str] = []
 
     @dataclass(frozen=True)
     class Heard(Model):
         def generate(self, prompt: Prompt, **settings: Any) -> Any:
-            texts.append(prompt.text)
+            prompts.append(prompt.text)
             return super().generate(prompt, **settings)
 
-    original = "<thought>c</thought><lookup>Nokia</lookup>"
-    ran("react", Heard((("search: Olsen", original), ("", "<thought>b</thought><search>Olsen</search>"))))
+    reply = "<thought>c</thought><lookup>Nokia</lookup>"
+    ran("react", Heard((("search: Olsen", reply), ("", "<thought>b</thought><search>Olsen</search>"))))
     first, second, third = (f"lookup: Nokia\n{observation}" for observation in (*TEXTS[:2], "Nothing more was found."))
-    log = texts[4]
+    log = prompts[4]
     assert log.index(first) < log.index(second) < log.index(third)
 
 
@@ -394,15 +394,15 @@ def test_react_looks_a_word_up_again_where_it_stopped() -> None:
     ],
 )  # fmt: skip
 def test_ircot_searches_with_sentences_that_state_a_fact(sentence: str, searched: bool) -> None:
-    texts: list[str] = []
+    queries: list[str] = []
 
     @step
     def noting(query: Query) -> Ranking:
-        texts.append(query.text)
+        queries.append(query.text)
         return local(query)
 
     ran("ircot", Model((("<thoughts></thoughts>", sentence), ("", "So the answer is: Espoo."))), search=noting)
-    assert (texts[-1] == sentence) is searched
+    assert (queries[-1] == sentence) is searched
 
 
 def test_react_acts_until_it_answers_or_seven_turns_are_over() -> None:
@@ -459,8 +459,8 @@ def test_planrag_ends_after_fifteen_turns() -> None:
 
 def meaning(*turns: tuple[str, str], holds: str = "yes") -> Model:
     """Writes meanings of the question that a pattern finds, and says whether they hold."""
-    request = ((f"may mean several[\\s\\S]*<question>[^<]*{pattern}", reply) for pattern, reply in turns)
-    return Model((*request, ("confirm the answer", holds), ("", "Espoo, in Finland [2].")))
+    replies = ((f"may mean several[\\s\\S]*<question>[^<]*{pattern}", reply) for pattern, reply in turns)
+    return Model((*replies, ("confirm the answer", holds), ("", "Espoo, in Finland [2].")))
 
 
 TWO = "Which town? | Espoo\nWhich country? | Finland"
@@ -538,5 +538,5 @@ def test_a_model_that_refuses_everything_fails_the_question_of_a_loop(name: str)
 
 @pytest.mark.parametrize(("calls", "reason"), [(1, "budget"), (3, "cap")])
 def test_iter_retgen_spends_its_budget_since_every_iteration_ends_with_an_answer(calls: int, reason: str) -> None:
-    answer, count, _ = ran("iter-retgen", READS, options={"budget": Budget(calls=calls)})
+    answer, count, _ = ran("iter-retgen", READS, run_options={"budget": Budget(calls=calls)})
     assert (answer.text.startswith("Espoo"), count, answer.stop_reason) == (True, calls, reason)

@@ -112,7 +112,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def ended(name: str, parts: Mapping[str, Any], form: Callable[[Wording], tuple[str, str]]) -> Answer | Failure:
     published = find_flow(name)
     silent = published.build_flow({"llm": Model(("",)), **parts})
-    parsers_by_title = {item.title: item.parser for item in walk_values(silent) if isinstance(item, Role)}
+    parsers_by_title = {role.title: role.parser for role in walk_values(silent) if isinstance(role, Role)}
     with Run(cache=None):
         (answer,) = published.build_flow(
             {"llm": FormedModel(("",), form=form, parsers=parsers_by_title), **parts}
@@ -125,8 +125,8 @@ def test_no_form_of_a_reply_loses_an_answer_that_is_there(name: str, parts: dict
     plain = ended(name, parts, lambda message: (message.plain, ""))
     assert isinstance(plain, Answer)
     assert "Espoo" in plain.text
-    for form, text in THERE.items():
-        answer = ended(name, parts, text)
+    for form, reply in THERE.items():
+        answer = ended(name, parts, reply)
         assert isinstance(answer, Answer), form
         assert "Espoo" in answer.text, form
         assert "Zanzibar" not in answer.text, form
@@ -137,8 +137,8 @@ def test_no_form_of_a_reply_loses_an_answer_that_is_there(name: str, parts: dict
 @pytest.mark.parametrize("name", [name for name in MODULES if name != "replug-token"])  # which asks for tokens alone
 def test_a_reply_without_an_answer_ends_with_a_reason(name: str, parts: dict[str, Any]) -> None:
     reasons = find_flow(name).stop_reasons
-    for form, text in ABSENT.items():
-        answer = ended(name, parts, text)
+    for form, reply in ABSENT.items():
+        answer = ended(name, parts, reply)
         if isinstance(answer, Failure):
             assert isinstance(answer.error, ModelRejected), form
             assert answer.message, form

@@ -79,9 +79,9 @@ def test_a_source_that_fails_is_passed_over_where_there_is_another_one(name: str
         answer, _, heard = ran(name, SEVERAL[name], **parts)
         assert answer.text.startswith("Espoo")
         assert evidence(answer) <= {left}
-        request = not (name in ("react", "prefrag-prompt") and left == "web")  # these search the web alone
-        request = request and not (name == "prefrag" and left == "local")  # which helps at once
-        assert any("The disk is gone" in item for item in heard) is request
+        is_told = not (name in ("react", "prefrag-prompt") and left == "web")  # these search the web alone
+        is_told = is_told and not (name == "prefrag" and left == "local")  # which helps at once
+        assert any("The disk is gone" in prompt for prompt in heard) is is_told
 
 
 @check_each("name", SEVERAL)

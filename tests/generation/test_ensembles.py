@@ -78,13 +78,13 @@ def test_equal_answers_add_up() -> None:
 @pytest.mark.parametrize(("other", "winner"), [(0.59, "Nokia [1]"), (0.61, "Sony [1]")])
 def test_a_reply_counts_by_the_geometric_mean_of_its_probabilities(other: float, winner: str) -> None:
     # both passages weigh 1/2; "Nokia [1]" counts sqrt(0.9 * 0.4) = 0.6, where a product has 0.36 and a mean 0.65
-    message = {"Nokia": (0.9, 0.4), "Sony": (other, other)}
+    probabilities = {"Nokia": (0.9, 0.4), "Sony": (other, other)}
 
     @dataclass(frozen=True)
     class Stated(ScriptedModel):
         def generate(self, prompt: Prompt, **how: Any) -> Generation:
-            name = next(name for name in message if name in prompt.text)
-            return Generation(f"{name} [1]", tokens=tuple(Token("x", math.log(p)) for p in message[name]))
+            name = next(name for name in probabilities if name in prompt.text)
+            return Generation(f"{name} [1]", tokens=tuple(Token("x", math.log(p)) for p in probabilities[name]))
 
     assert AnswerEnsemble(Stated((), ABLE))(found(("Nokia", 1.0), ("Sony", 1.0))).text == winner
 

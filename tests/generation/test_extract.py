@@ -86,7 +86,7 @@ def node(text: str, name: str = "d", start: int = 0, context: str = "", line: in
 
 
 def found(question: str, *nodes: Node) -> Ranking:
-    return Ranking(Query(question), tuple(Hit(item, 1.0 / n) for n, item in enumerate(nodes, 1)))
+    return Ranking(Query(question), tuple(Hit(passage_node, 1.0 / n) for n, passage_node in enumerate(nodes, 1)))
 
 
 def test_the_quote_stands_in_the_document_at_its_span() -> None:
@@ -286,7 +286,7 @@ def test_any_text_is_quoted_exactly(text: str, question: str) -> None:
 def test_pieces_are_short_in_order_and_lose_nothing(text: str) -> None:
     spans = split_quotable(text, longest=5)
     assert all(count_words(text[start:end]) <= 5 and start < end for start, end in spans)
-    assert all(previous_value[1] <= later_value[0] for previous_value, later_value in pairwise(spans))
+    assert all(earlier[1] <= later[0] for earlier, later in pairwise(spans))
     assert "".join("".join(text[start:end] for start, end in spans).split()) == "".join(text.split())
 
 
@@ -309,9 +309,9 @@ def test_chances_sum_to_one_and_follow_the_clues() -> None:
 def test_likeness_does_not_depend_on_the_scale_of_the_cosines() -> None:
     passages = [Passage("", ("One.", "Two.", "Three."))]
     low, high = (clues("Which?", passages, Analyzer(), c) for c in ([0.1, 0.2, 0.3], [0.7, 0.75, 0.8]))
-    assert [item.likeness for item in low] == pytest.approx([item.likeness for item in high])
+    assert [span.likeness for span in low] == pytest.approx([span.likeness for span in high])
     flat = clues("Which?", passages, Analyzer(), [0.5, 0.5, 0.5])
-    assert {item.likeness for item in flat} == {0.0}
+    assert {span.likeness for span in flat} == {0.0}
 
 
 def test_confidence_grows_with_the_evidence_of_the_sentence_and_of_its_passage() -> None:
@@ -368,7 +368,7 @@ def test_another_process_takes_the_vectors_of_sentences_from_the_cache_of_the_ru
         ranking = found(question, *read)
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache, journal=runs.journal) as run:
             answer = extract(ranking) if alone else extract.batch([ranking])[0]
-        embedded.append(run.spent.embedded)
+        embedded.append(run.actual_usage.embedded)
         monkeypatch.setattr("spolia.generation.sentence_vectors._vector_cache", {})
         assert answer == extract(ranking)
     assert embedded == [4, 1], "the second process embeds its question alone"
@@ -385,10 +385,10 @@ def test_no_text_of_a_passage_is_kept_with_the_vectors_of_its_sentences(tmp_path
 def test_vectors_that_depend_on_who_asks_are_not_taken_for_another_asker(tmp_path: Path) -> None:
     extract, calls[:] = Extract(Letters(scoped=True)), []
     with Runs(tmp_path / "runs.db") as runs:
-        for principals, question in (("ada", "What is salt?"), ("ada", "What is a mine?"), ("ben", "What is dug?")):
-            with Run(groups=(principals,), cache=runs.cache):
+        for asker, question in (("ada", "What is salt?"), ("ada", "What is a mine?"), ("ben", "What is dug?")):
+            with Run(groups=(asker,), cache=runs.cache):
                 extract(found(question, node("Salt is dug in mines.")))
-    assert [item for (item,) in calls] == [
+    assert [asked_text for (asked_text,) in calls] == [
         *("What is salt?", "Salt is dug in mines.", "What is a mine?", "What is dug?", "Salt is dug in mines.")
     ]
 

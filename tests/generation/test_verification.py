@@ -121,7 +121,7 @@ def verified(
     *verdicts: str, replies: tuple[str, ...] = ("A [1]", "B [1]", "C [1]"), rounds: int = 3
 ) -> tuple[Answer, int]:
     """The answer, and how many were written; the verdict on A, B, C in their order."""
-    judge = ScriptedModel(tuple((f"<answer>{name}", message) for name, message in zip("ABC", verdicts, strict=False)))
+    judge = ScriptedModel(tuple((f"<answer>{name}", verdict) for name, verdict in zip("ABC", verdicts, strict=False)))
     reader = ScriptedModel((("", "A [1]", "B [1]", "C [1]"),), name="reader")
     with Run() as run:
         answer = VerifyGrounding(library, Reader(reader, temperature=0.5), judge, max_rounds=rounds)(Query("Nokia"))

@@ -108,7 +108,7 @@ def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:
     return folder
 
 
-def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, log: Path | None = None) -> int:
+def sync_state(corpus: Corpus, state: Mapping[str, bytes], hour: int, log: Path | None = None) -> int:
     folder = lay(Path(corpus.path + ".files"), state, hour)
     report = sync(
         [folder, Diary()], corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2, workers=0
@@ -120,23 +120,23 @@ def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, log: Path | No
 
 def _begin(corpus: Corpus, said: Path | None) -> None:
     segments.SMALL_SEGMENTS = 4
-    synced(corpus, FIRST, 1, said)
+    sync_state(corpus, FIRST, 1, said)
     leave_vectors_behind(corpus, ["Nobody knows where."])
 
 
-def _synced(state: Mapping[str, bytes], hour: int) -> Step:
-    return lambda corpus, message: synced(corpus, state, hour, message)
+def make_step(state: Mapping[str, bytes], hour: int) -> Step:
+    return lambda corpus, message: sync_state(corpus, state, hour, message)
 
 
-STEPS = (_begin, _synced(SECOND, 2), _synced(SECOND, 3), _synced(THIRD, 4), _synced(FOURTH, 5))
+STEPS = (_begin, make_step(SECOND, 2), make_step(SECOND, 3), make_step(THIRD, 4), make_step(FOURTH, 5))
 """One state comes twice, with other times."""
 
 
-def last(corpus: Corpus) -> int:
-    return synced(corpus, FOURTH, 5)
+def sync_last_state(corpus: Corpus) -> int:
+    return sync_state(corpus, FOURTH, 5)
 
 
-def of_no_state(corpus: Corpus) -> list[str]:
+def problems_of_sources(corpus: Corpus) -> list[str]:
     """Sources whose document is not what the file held in any state, and documents that are not whole."""
     readable = {(uri, len(content)) for state in STATES for uri, content in state.items()}
     readable |= {(f"box.zip/{name}", len(content)) for box in BOXES for name, content in box.items()}
@@ -149,4 +149,4 @@ def of_no_state(corpus: Corpus) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:], Ingestion(STEPS, last, of_no_state))
+    main(Path(sys.argv[1]), sys.argv[2:], Ingestion(STEPS, sync_last_state, problems_of_sources))

@@ -15,8 +15,8 @@ def pdf_of(pages: Sequence[Sequence[str]], *, title: str = "", outline: Sequence
     objects: list[bytes] = [b"", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
     numbers = []
     for lines in pages:
-        text = b"".join(b"(" + line.encode("ascii") + b") Tj T*\n" for line in lines)
-        stream = b"BT /F1 11 Tf 14 TL 72 720 Td\n" + text + b"ET"
+        operators = b"".join(b"(" + line.encode("ascii") + b") Tj T*\n" for line in lines)
+        stream = b"BT /F1 11 Tf 14 TL 72 720 Td\n" + operators + b"ET"
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
         objects.append(
             b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R "

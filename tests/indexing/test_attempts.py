@@ -70,7 +70,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "s.spolia"))
 
 
-def told(corpus: Corpus, uri: str) -> DocumentReport:
+def report_of(corpus: Corpus, uri: str) -> DocumentReport:
     return DocumentReport.from_json(corpus.snapshot().sources(noted=True)[uri].report)
 
 
@@ -84,14 +84,14 @@ def test_a_broken_file_is_tried_three_times_until_it_changes(folder: Path, corpu
         assert report.failed == (("a.bad", "a.bad is locked."),)
         generations.add(report.generation)
     tries = log.read_text().count("a.bad")
-    assert (tries, told(corpus, "a.bad").attempts, len(generations)) == (diff.ATTEMPTS, 3, 1)
+    assert (tries, report_of(corpus, "a.bad").attempts, len(generations)) == (diff.ATTEMPTS, 3, 1)
     (folder / "a.bad").write_bytes(b"another")
     for _ in range(6):
         sync(folder, corpus, readers=readers)
     assert log.read_text().count("a.bad") == tries + 3
     (folder / "a.bad").write_bytes(b"mended")
     assert sync(folder, corpus, readers=readers).changed == 1
-    assert told(corpus, "a.bad").attempts == 0
+    assert report_of(corpus, "a.bad").attempts == 0
 
 
 def test_what_was_given_up_is_tried_again_by_a_rebuild(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_locked_file_is_tried_until_its_password_is_known(folder: Path, corpus
     (folder / "a.bad").write_bytes(b"x")
     for _ in range(5):
         sync(folder, corpus, readers={".bad": Refusing(str(tmp_path / "log"), EncryptedDocument)})
-    assert told(corpus, "a.bad").attempts == 0
+    assert report_of(corpus, "a.bad").attempts == 0
     assert sync(folder, corpus, readers={".bad": Unlocked(str(tmp_path / "log"))}).changed == 1
 
 
@@ -121,7 +121,7 @@ def test_what_a_worker_lacks_a_package_for_is_tried_in_every_run(folder: Path, c
     for _ in range(5):
         report = sync(folder, corpus, readers={".do": Apart()}, workers=1)
         assert report.failed == (("a.do", str(MissingExtra("salt", "pepper", "Reading a.do"))),)
-    assert told(corpus, "a.do").attempts == 0
+    assert report_of(corpus, "a.do").attempts == 0
 
 
 def test_a_part_of_an_archive_is_tried_three_times(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
@@ -155,26 +155,30 @@ def test_what_may_pass_is_tried_again_after_a_while(
         now += wait_s * 10**9
         report = sync(folder, corpus, readers=readers, limits=limits, workers=1)
         assert [uri for uri, _ in report.failed] == ["a.do"]
-        attempts.append(told(corpus, "a.do").attempts)
+        attempts.append(report_of(corpus, "a.do").attempts)
     assert attempts == [1, 1, 2, 2, 3, 3]
-    assert told(corpus, "a.do").passes
+    assert report_of(corpus, "a.do").passes
     assert any(word in report.failed[0][1] for word in why.split("|"))
     (folder / "a.do").write_bytes(b"say fine")
     assert sync(folder, corpus, readers=readers, limits=limits, workers=1).changed == 1
 
 
 def test_what_is_not_the_files_fault_is_tried_in_every_run(folder: Path, corpus: Corpus) -> None:
-    counts: dict[str, int] = {}
+    years: dict[str, int] = {}
     for _ in range(5):
-        report = sync(folder, corpus, metadata=lambda uri: {"year": counts[uri]})
+        report = sync(folder, corpus, metadata=lambda uri: {"year": years[uri]})
         assert "KeyError" in report.failed[0][1]
-    counts["good.txt"] = 1900
-    assert sync(folder, corpus, metadata=lambda uri: {"year": counts[uri]}).changed == 1
+    years["good.txt"] = 1900
+    assert sync(folder, corpus, metadata=lambda uri: {"year": years[uri]}).changed == 1
 
 
 def test_a_source_that_is_as_it_was_counts_its_attempts() -> None:
     row = SourceRow("a.pdf", 9, 1, "f00d")
     once = diff.make_failed_row(row, "Damaged.", DocumentError(), None, "pdf")
-    second_result = diff.make_failed_row(row, "Damaged.", DocumentError(), once, "pdf")
-    other_value = diff.make_failed_row(row.but(content_hash="beef"), "Damaged.", DocumentError(), second_result, "pdf")
-    assert [DocumentReport.from_json(item.report).attempts for item in (once, second_result, other_value)] == [1, 2, 1]
+    twice = diff.make_failed_row(row, "Damaged.", DocumentError(), once, "pdf")
+    changed_row = diff.make_failed_row(row.but(content_hash="beef"), "Damaged.", DocumentError(), twice, "pdf")
+    assert [DocumentReport.from_json(failed_row.report).attempts for failed_row in (once, twice, changed_row)] == [
+        1,
+        2,
+        1,
+    ]

@@ -29,7 +29,7 @@ def test_a_base_install_indexes_what_needs_no_extra_and_names_the_extras_for_the
         [sys.executable, "-m", "tests.indexing.base_install", ROOT, tmp_path], capture_output=True, text=True, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
-    assert data["found"] == ["a.txt", "b.md", "c.html", "d.csv", "e.json"]
+    outcome = json.loads(done.stdout)
+    assert outcome["found"] == ["a.txt", "b.md", "c.html", "d.csv", "e.json"]
     for uri, extra in {"f.pdf": "pdf", "g.png": "images", "h.docx": "office"}.items():
-        assert re.search(rf"pip install .*\[{extra}\]'", data["failed"][uri])
+        assert re.search(rf"pip install .*\[{extra}\]'", outcome["failed"][uri])

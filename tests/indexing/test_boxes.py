@@ -41,7 +41,7 @@ def corpus(tmp_path: Path) -> Corpus:
     words[5] = "Stone number 5 lies below stone"
     words[6] = "number 6, which is a sentence of two lines."
     sheets = [
-        Sheet(lines(60, TOP, *words[index : index + ROWS], leading=LEADING)) for index in range(0, len(words), ROWS)
+        Sheet(lines(60, TOP, *words[start : start + ROWS], leading=LEADING)) for start in range(0, len(words), ROWS)
     ]
     (folder / "wall.pdf").write_bytes(pdf(sheets))
     new_corpus = Corpus(str(tmp_path / "wall.spolia"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.corpus import Corpus
-from tests.indexing.workers.test_workers import alive
+from tests.indexing.workers.test_workers import is_alive
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES, SEED = 60, 3
@@ -39,7 +39,7 @@ class Contest:
         """What was read so far, and for which process."""
         return [(uri, int(pid)) for uri, pid in map(str.split, self.log.read_text().splitlines())]
 
-    def published(self) -> dict[str, int]:
+    def published_generations(self) -> dict[str, int]:
         """The generation in which each source was published."""
         if not self.corpus.exists():
             return {}
@@ -55,9 +55,9 @@ def contest(tmp_path: Path, address: str) -> Contest:
 
 @pytest.mark.slow
 def test_of_two_that_begin_together_each_publishes_what_the_other_one_has_not(contest: Contest) -> None:
-    futures = [contest.start(), contest.start()]
-    assert [process.wait(timeout=600) for process in futures] == [0, 0]
-    assert len(contest.published()) == FILES
+    processes = [contest.start(), contest.start()]
+    assert [process.wait(timeout=600) for process in processes] == [0, 0]
+    assert len(contest.published_generations()) == FILES
     assert len(contest.corpus.latest().open_store.rows(BIRTHS, {})) == FILES  # no row was replaced by another one
     read = Counter(uri for uri, _ in contest.read())
     assert (len(read), max(read.values())) <= (FILES, 2)
@@ -73,32 +73,32 @@ def test_killed_at_random_nothing_that_was_published_is_published_again(contest:
         if all(process.poll() == 0 for process in running):
             break
         victim = draw.randrange(2)
-        workers = children(running[victim].pid)
+        workers = child_pids(running[victim].pid)
         running[victim].send_signal(signal.SIGKILL)
         running[victim].wait()
         kills += 1
-        published = contest.published()
+        published = contest.published_generations()
         running[victim] = contest.start()
         time.sleep(draw.uniform(0.0, 0.5))
-        assert not [worker for worker in workers if alive(worker)]
-        later = contest.published()
+        assert not [worker for worker in workers if is_alive(worker)]
+        later = contest.published_generations()
         assert {uri: later[uri] for uri in published} == published
         if kills > 30:
             break
     assert [process.wait(timeout=600) for process in running] == [0, 0]
     assert kills > 0
-    assert len(contest.published()) == FILES
-    assert {uri for uri, _ in contest.read()} == contest.published().keys()
+    assert len(contest.published_generations()) == FILES
+    assert {uri for uri, _ in contest.read()} == contest.published_generations().keys()
 
 
-def children(pid: int) -> list[int]:
+def child_pids(pid: int) -> list[int]:
     """Processes that a process has started."""
-    results = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[1]) == pid:
-            results.append(int(path.parent.name))
-    return results
+            pids.append(int(path.parent.name))
+    return pids

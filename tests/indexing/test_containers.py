@@ -40,7 +40,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "s.spolia"))
 
 
-def zipped(files: Mapping[str, bytes | str]) -> bytes:
+def zip_files(files: Mapping[str, bytes | str]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, content in files.items():
@@ -69,13 +69,13 @@ def texts(corpus: Corpus) -> dict[str, str]:
 
 def counts(report: SyncReport) -> dict[str, int]:
     names = ("added", "changed", "moved", "removed", "unchanged")
-    result = {name: getattr(report, name) for name in names} | {"failed": len(report.failed)}
-    return {name: count for name, count in result.items() if count}
+    counts_by_name = {name: getattr(report, name) for name in names} | {"failed": len(report.failed)}
+    return {name: count for name, count in counts_by_name.items() if count}
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_parts_are_sources_read_by_their_readers(folder: Path, corpus: Corpus, workers: int) -> None:
-    inner = zipped({"c.txt": "Innermost.", "letter.eml": mail({"d.txt": b"Attached."})})
+    inner = zip_files({"c.txt": "Innermost.", "letter.eml": mail({"d.txt": b"Attached."})})
     files: dict[str, bytes | str] = {
         "a.txt": "A text.",
         "b/b.pdf": pdf_of([["A page."]]),
@@ -83,7 +83,7 @@ def test_parts_are_sources_read_by_their_readers(folder: Path, corpus: Corpus, w
         "raw.xyz": b"?",
         ".hidden": "no",
     }
-    (folder / "all.zip").write_bytes(zipped(files))
+    (folder / "all.zip").write_bytes(zip_files(files))
     (folder / "z.txt").write_text("After it.")
     report = sync(folder, corpus, workers=workers)
     assert texts(corpus) == {
@@ -103,37 +103,44 @@ def test_parts_are_sources_read_by_their_readers(folder: Path, corpus: Corpus, w
     assert counts(sync(folder, corpus)) == {"unchanged": 8}
 
 
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def note_opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of archives as they are opened in this process."""
-    found_texts: list[str] = []
+    names: list[str] = []
     parts = ZipReader.parts
 
     def noted(self: ZipReader, blob: object) -> object:
-        found_texts.append(blob.uri)  # type: ignore[attr-defined]
+        names.append(blob.uri)  # type: ignore[attr-defined]
         return parts(self, blob)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ZipReader, "parts", noted)
-    return found_texts
+    return names
 
 
 def test_only_what_has_changed_is_opened_cut_and_embedded(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = opened(monkeypatch)
-    content = zipped({"k.txt": "Kept as it is."})
-    (folder / "a.zip").write_bytes(zipped({"1.txt": "One.", "2.txt": "Two.", "gone.txt": "Gone.", "kept.zip": content}))
-    (folder / "b.zip").write_bytes(zipped({"3.txt": "Three."}))
+    names = note_opened(monkeypatch)
+    inner_archive = zip_files({"k.txt": "Kept as it is."})
+    (folder / "a.zip").write_bytes(
+        zip_files({"1.txt": "One.", "2.txt": "Two.", "gone.txt": "Gone.", "kept.zip": inner_archive})
+    )
+    (folder / "b.zip").write_bytes(zip_files({"3.txt": "Three."}))
     assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded == 5
-    previous_documents_by_name = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
+    previous_documents = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
     names.clear()
-    changed: dict[str, bytes | str] = {"1.txt": "One.", "other.txt": "Two.", "new.txt": "New.", "kept.zip": content}
-    (folder / "a.zip").write_bytes(zipped(changed))
+    changed: dict[str, bytes | str] = {
+        "1.txt": "One.",
+        "other.txt": "Two.",
+        "new.txt": "New.",
+        "kept.zip": inner_archive,
+    }
+    (folder / "a.zip").write_bytes(zip_files(changed))
     report = sync(folder, corpus, embedder=HashingEmbedder(), workers=0)
     assert counts(report) == {"added": 2, "removed": 2, "changed": 1, "unchanged": 5}
     assert report.embedded == 1
     assert names == ["a.zip"]
-    later_documents_by_name = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
-    assert later_documents_by_name["a.zip/other.txt"] == previous_documents_by_name["a.zip/2.txt"]
+    later_documents = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
+    assert later_documents["a.zip/other.txt"] == previous_documents["a.zip/2.txt"]
     assert set(texts(corpus).values()) == {"One.", "Two.", "New.", "Three.", "Kept as it is."}
     os.utime(folder / "b.zip", (1, 1))  # another time alone is no change
     names.clear()
@@ -142,7 +149,7 @@ def test_only_what_has_changed_is_opened_cut_and_embedded(
 
 
 def test_what_is_in_an_archive_moves_and_goes_with_it(folder: Path, corpus: Corpus) -> None:
-    (folder / "a.zip").write_bytes(zipped({"1.txt": "One.", "2.txt": "Two."}))
+    (folder / "a.zip").write_bytes(zip_files({"1.txt": "One.", "2.txt": "Two."}))
     (folder / "k.txt").write_text("Kept.")
     sync(folder, corpus, embedder=HashingEmbedder())
     (folder / "a.zip").rename(folder / "b.zip")
@@ -156,7 +163,7 @@ def test_what_is_in_an_archive_moves_and_goes_with_it(folder: Path, corpus: Corp
 
 
 def test_a_folder_in_the_place_of_an_archive(folder: Path, corpus: Corpus) -> None:
-    (folder / "a.zip").write_bytes(zipped({"1.txt": "One."}))
+    (folder / "a.zip").write_bytes(zip_files({"1.txt": "One."}))
     sync(folder, corpus)
     (folder / "a.zip").unlink()
     (folder / "a.zip").mkdir()
@@ -169,10 +176,10 @@ def test_a_part_that_fails_is_reported_and_the_others_go_on(folder: Path, corpus
     files: dict[str, bytes | str] = {
         "a.txt": "Good.",
         "locked.pdf": locked_pdf("x"),
-        "torn.zip": zipped({"x.txt": "x"})[:-30],
+        "torn.zip": zip_files({"x.txt": "x"})[:-30],
         "z.txt": "Also.",
     }
-    (folder / "a.zip").write_bytes(zipped(files))
+    (folder / "a.zip").write_bytes(zip_files(files))
     report = sync(folder, corpus)
     assert [uri for uri, _ in report.failed] == ["a.zip/locked.pdf", "a.zip/torn.zip"]
     assert "password" in report.failed[0][1]
@@ -180,7 +187,7 @@ def test_a_part_that_fails_is_reported_and_the_others_go_on(folder: Path, corpus
 
 
 def test_an_archive_that_becomes_bad_keeps_what_was_in_it(folder: Path, corpus: Corpus) -> None:
-    (folder / "a.zip").write_bytes(zipped({"1.txt": "One."}))
+    (folder / "a.zip").write_bytes(zip_files({"1.txt": "One."}))
     (folder / "k.txt").write_text("Kept.")
     sync(folder, corpus)
     (folder / "a.zip").write_bytes(b"PK no archive")
@@ -201,13 +208,17 @@ def test_a_mail_whose_attachment_is_broken_is_found(folder: Path, corpus: Corpus
     [
         (
             ArchiveLimits(entries=5),
-            {f"{n}.txt": "x" for n in range(4)} | {"in.zip": zipped({"a.txt": "a", "b.txt": "b"})},
+            {f"{n}.txt": "x" for n in range(4)} | {"in.zip": zip_files({"a.txt": "a", "b.txt": "b"})},
             "5",
         ),
-        (ArchiveLimits(size=1_000), {"a.txt": "x" * 600, "in.zip": zipped({"b.txt": "y" * 600})}, "1000 are allowed"),
+        (
+            ArchiveLimits(size=1_000),
+            {"a.txt": "x" * 600, "in.zip": zip_files({"b.txt": "y" * 600})},
+            "1000 are allowed",
+        ),
         (
             ArchiveLimits(depth=2),
-            {"1.zip": zipped({"2.zip": zipped({"3.txt": "Too deep."}), "a.txt": "Fine."})},
+            {"1.zip": zip_files({"2.zip": zip_files({"3.txt": "Too deep."}), "a.txt": "Fine."})},
             "3 deep",
         ),
     ],
@@ -221,7 +232,7 @@ def test_limits_hold_across_all_levels(
     why: str,
 ) -> None:
     monkeypatch.setattr(sync_run, "ContainerContents", partial(diff.ContainerContents, limits=limits))
-    (folder / "a.zip").write_bytes(zipped(files))
+    (folder / "a.zip").write_bytes(zip_files(files))
     (folder / "z.txt").write_text("After it.")
     report = sync(folder, corpus)
     assert any(why in reason for _, reason in report.failed), report.failed
@@ -253,7 +264,7 @@ def test_large_tables_and_large_members(
         assert {"t.csv/rows-1-20.csv", "t.csv/rows-21-40.csv", "t.csv/rows-41-50.csv"} < set(texts(corpus))
         assert "stone 49" in texts(corpus)["t.csv/rows-41-50.csv"]
     (folder / "large.zip").write_bytes(
-        zipped({"l.html": f"<p>A line of a large page.<!--{'x' * 17_000_000}-->", "s.txt": "Small."})
+        zip_files({"l.html": f"<p>A line of a large page.<!--{'x' * 17_000_000}-->", "s.txt": "Small."})
     )
     report = sync(folder, corpus, workers=workers)
     assert not report.failed
@@ -261,7 +272,7 @@ def test_large_tables_and_large_members(
     assert not (Path(corpus.path) / "spool").exists()
 
 
-def readers(corpus: Corpus) -> dict[str, tuple[str, ...]]:
+def readers_by_uri(corpus: Corpus) -> dict[str, tuple[str, ...]]:
     snapshot = corpus.snapshot()
     lists = {document.id: document.readers for document in snapshot.documents(EVERYBODY)}
     return {uri: lists[row.document] for uri, row in snapshot.sources().items()}
@@ -273,8 +284,8 @@ def readers(corpus: Corpus) -> dict[str, tuple[str, ...]]:
 def test_who_may_not_read_an_archive_may_not_read_what_is_in_it(
     folder: Path, corpus: Corpus, of_parts: Callable[[str], tuple[str, ...]]
 ) -> None:
-    (folder / "a.zip").write_bytes(zipped({"1.txt": "One.", "m.eml": mail({"2.txt": b"Two."})}))
-    (folder / "open.zip").write_bytes(zipped({"3.txt": "Three."}))
+    (folder / "a.zip").write_bytes(zip_files({"1.txt": "One.", "m.eml": mail({"2.txt": b"Two."})}))
+    (folder / "open.zip").write_bytes(zip_files({"3.txt": "Three."}))
     lists = {"a.zip": ["ann"], "open.zip": []}
 
     def access(uri: str) -> list[str]:
@@ -282,16 +293,16 @@ def test_who_may_not_read_an_archive_may_not_read_what_is_in_it(
 
     sync(folder, corpus, embedder=HashingEmbedder(), access=access)
     inside = ("a.zip", "a.zip/1.txt", "a.zip/m.eml", "a.zip/m.eml/2.txt")
-    assert readers(corpus) == dict.fromkeys(inside, ("ann",)) | {"open.zip": (), "open.zip/3.txt": ()}
+    assert readers_by_uri(corpus) == dict.fromkeys(inside, ("ann",)) | {"open.zip": (), "open.zip/3.txt": ()}
     lists["a.zip"] = ["bob"]
     report = sync(folder, corpus, embedder=HashingEmbedder(), access=access)
     assert (counts(report), report.embedded) == ({"changed": 4, "unchanged": 2}, 0)
-    assert readers(corpus) == dict.fromkeys(inside, ("bob",)) | {"open.zip": (), "open.zip/3.txt": ()}
+    assert readers_by_uri(corpus) == dict.fromkeys(inside, ("bob",)) | {"open.zip": (), "open.zip/3.txt": ()}
     assert counts(sync(folder, corpus, embedder=HashingEmbedder(), access=access)) == {"unchanged": 6}
 
 
 def test_a_part_has_the_readers_and_fields_that_are_said_of_it(folder: Path, corpus: Corpus) -> None:
-    (folder / "a.zip").write_bytes(zipped({"1.txt": "One.", "2.txt": "Two."}))
+    (folder / "a.zip").write_bytes(zip_files({"1.txt": "One.", "2.txt": "Two."}))
     lists = {"a.zip": ["ann"], "a.zip/1.txt": ["ann", "bob"]}
     years = {"a.zip/1.txt": 1900}
 
@@ -301,7 +312,7 @@ def test_a_part_has_the_readers_and_fields_that_are_said_of_it(folder: Path, cor
         )
 
     synced()
-    assert readers(corpus) == {"a.zip": ("ann",), "a.zip/1.txt": ("ann", "bob"), "a.zip/2.txt": ("ann",)}
+    assert readers_by_uri(corpus) == {"a.zip": ("ann",), "a.zip/1.txt": ("ann", "bob"), "a.zip/2.txt": ("ann",)}
     years["a.zip/2.txt"] = 2000
     assert counts(synced()) == {"changed": 1, "unchanged": 2}
     metas = {document.uri: dict(document.meta).get("year") for document in corpus.snapshot().documents(EVERYBODY)}

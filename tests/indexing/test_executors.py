@@ -70,7 +70,7 @@ class Elsewhere:
 
     def prepare(self, reader: FileReader, blob: Blob, plan: SplitPlan) -> Prepared:
         self.read.append(blob.uri)
-        return sent(prepare(*pickle.loads(pickle.dumps((reader, blob, plan)))))
+        return send_prepared(prepare(*pickle.loads(pickle.dumps((reader, blob, plan)))))
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
         yield from InProcess().parts(container, blob)
@@ -83,7 +83,7 @@ class Elsewhere:
         pass
 
 
-def sent(prepared: Prepared) -> Prepared:
+def send_prepared(prepared: Prepared) -> Prepared:
     """What arrives of it."""
     message, attached = encode_reading(prepared.reading)
     stream = io.BytesIO()
@@ -106,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return new_folder
 
 
-def made(folder: Path, store: Path, workers: int | Executor, embedder: Apart | None = None) -> SyncReport:
+def build_store(folder: Path, store: Path, workers: int | Executor, embedder: Apart | None = None) -> SyncReport:
     corpus = Corpus(str(store))
     embedder = embedder or Apart()
     definition = Definition(Sentences(), parent="chunk", embeddings=(Embedding(embedder),))
@@ -116,19 +116,19 @@ def made(folder: Path, store: Path, workers: int | Executor, embedder: Apart | N
 def vectors(store: Path) -> dict[tuple[str, str], bytes]:
     """By group and id of a node, the bits of its vector."""
     corpus = Corpus(str(store))
-    contents: dict[tuple[str, str], bytes] = {}
+    bits_by_node: dict[tuple[str, str], bytes] = {}
     snapshot = corpus.latest()
     for group in ("chunk", "below"):
         nodes = list(snapshot.all_nodes(group))
         rows = corpus.backend.stored_vectors(snapshot, group, Apart().name).vectors_at(np.arange(len(nodes)))
-        contents |= {(group, node.id): bits.tobytes() for node, bits in zip(nodes, rows, strict=True)}
-    return contents
+        bits_by_node |= {(group, node.id): bits.tobytes() for node, bits in zip(nodes, rows, strict=True)}
+    return bits_by_node
 
 
 @pytest.fixture(scope="module")
 def here(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("here") / "s.spolia"
-    made(folder, store, 0)
+    build_store(folder, store, 0)
     return store
 
 
@@ -146,7 +146,7 @@ def test_every_executor_gives_the_same_store(
 ) -> None:
     monkeypatch.setattr("spolia.indexing.sync.prefetch.MANY_CALLS", 1)
     with Run() as run:
-        report = made(folder, tmp_path / "s.spolia", workers)
+        report = build_store(folder, tmp_path / "s.spolia", workers)
     assert run.usage.embedded == report.embedded > 60
     assert tables(Corpus(str(tmp_path / "s.spolia"))) == tables(Corpus(str(here)))
     assert vectors(tmp_path / "s.spolia") == vectors(here)
@@ -160,7 +160,7 @@ def test_an_embedder_that_kills_its_process_is_asked_in_this_one(
     folder: Path, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spolia.indexing.sync.prefetch.MANY_CALLS", 1)
-    made(folder, tmp_path / "s.spolia", 1, Apart(fails=str(os.getpid())))
+    build_store(folder, tmp_path / "s.spolia", 1, Apart(fails=str(os.getpid())))
     assert vectors(tmp_path / "s.spolia") == vectors(here)
 
 
@@ -170,7 +170,7 @@ def test_an_embedder_that_fails_everywhere_says_why(
 ) -> None:
     monkeypatch.setattr("spolia.indexing.sync.prefetch.MANY_CALLS", 1)
     with pytest.raises(ModelUnavailable, match="No weights here"):
-        made(folder, tmp_path / "s.spolia", 1, Apart(fails="everywhere"))
+        build_store(folder, tmp_path / "s.spolia", 1, Apart(fails="everywhere"))
 
 
 def test_few_texts_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_a_run_that_is_cancelled_waits_for_no_process_that_embeds(
 
     def index() -> None:
         with run:
-            made(folder, tmp_path / "s.spolia", 2, Apart(fails=f"sleep {begun}"))
+            build_store(folder, tmp_path / "s.spolia", 2, Apart(fails=f"sleep {begun}"))
 
     run = Run()
     with ThreadPoolExecutor(1) as threads:
@@ -218,22 +218,22 @@ def test_what_was_prepared_and_sent_gives_the_nodes_that_are_made_here(text: str
         GroupBuild("paragraph", Paragraphs()),
         GroupBuild("sentence", Sentences(), parent="paragraph"),
     ]
-    prepared = sent(prepare(reader, blob, SplitPlan.from_builds(builds)))
+    prepared = send_prepared(prepare(reader, blob, SplitPlan.from_builds(builds)))
     document = reader.read(blob).document
     assert prepared.reading.document == document
     assert prepared.pieces.keys() == {"window", "paragraph", "sentence"}
-    (target,), (made_here,) = (
+    (made_elsewhere,), (made_here,) = (
         grow([document], builds, prepared={document.id: prepared.pieces}),
         grow([document], builds),
     )
-    assert target.by_group == made_here.by_group
+    assert made_elsewhere.by_group == made_here.by_group
 
 
 def test_pieces_of_another_text_are_an_error_of_that_document_alone() -> None:
     document = Blob("a.txt", b"Stones.").document(next(iter(by_suffix(READERS).values())), "Stones.")
     gold = decode_pieces({"sentence": [[["Gold.", 0, "", "", []]]]})
-    (result,) = grow([document], [GroupBuild("sentence", Sentences())], prepared={document.id: gold})
-    assert "where there is 'Stone'" in result.reasons["sentence"]
+    (grown,) = grow([document], [GroupBuild("sentence", Sentences())], prepared={document.id: gold})
+    assert "where there is 'Stone'" in grown.reasons["sentence"]
 
 
 def test_the_processes_are_an_executor_as_one_of_your_own() -> None:

@@ -73,11 +73,11 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "s.spolia"))
 
 
-def made_of(corpus: Corpus, group: str) -> set[str]:
+def uris_in_group(corpus: Corpus, group: str) -> set[str]:
     return {node.uri for node in corpus.latest().all_nodes(group)}
 
 
-def told(unmade: Any) -> list[tuple[str, str]]:
+def uris_and_groups(unmade: Any) -> list[tuple[str, str]]:
     return [(lack.uri, lack.group) for lack in unmade]
 
 
@@ -93,11 +93,11 @@ def test_a_document_is_found_in_the_groups_that_could_be_made_of_it(folder: Path
     assert "ValueError: no title" in lack.reason
     (folder / BAD).write_text((folder / BAD).read_text().replace("ends", "stops"))
     BROKEN.add((folder / BAD).read_text())
-    report = sync(folder, corpus, known=[titles])
+    report = sync(folder, corpus, operators=[titles])
     assert report.failed == ()
-    assert told(report.unmade) == [(BAD, "title")]
-    assert made_of(corpus, "chunk") == {"a.txt", BAD, "c.txt"}
-    assert made_of(corpus, "title") == {"a.txt", "c.txt"}
+    assert uris_and_groups(report.unmade) == [(BAD, "title")]
+    assert uris_in_group(corpus, "chunk") == {"a.txt", BAD, "c.txt"}
+    assert uris_in_group(corpus, "title") == {"a.txt", "c.txt"}
     assert {node.uri for node in BM25(corpus.group())(Query("stops")).nodes} == {BAD}
     assert corpus.latest().check() == []
 
@@ -105,19 +105,19 @@ def test_a_document_is_found_in_the_groups_that_could_be_made_of_it(folder: Path
 @pytest.mark.slow
 def test_what_could_not_be_made_is_tried_again_by_sync(folder: Path, corpus: Corpus) -> None:
     report = sync(folder, corpus, groups=[title_group(corpus)])
-    assert told(report.unmade) == [(BAD, "title")]
+    assert uris_and_groups(report.unmade) == [(BAD, "title")]
     ASKED.clear()
-    second_summary = sync(folder, corpus, known=[titles])
+    second_summary = sync(folder, corpus, operators=[titles])
     assert [(folder / BAD).read_text()] == ASKED
     assert (second_summary.unmade, second_summary.generation) == (report.unmade, report.generation)
     ASKED.clear()
-    assert sync(folder, corpus, known=[titles], retry=False).unmade == report.unmade
+    assert sync(folder, corpus, operators=[titles], retry=False).unmade == report.unmade
     assert ASKED == []
     BROKEN.clear()
-    assert sync(folder, corpus, known=[titles]).unmade == ()
-    assert made_of(corpus, "title") == {"a.txt", BAD, "c.txt"}
+    assert sync(folder, corpus, operators=[titles]).unmade == ()
+    assert uris_in_group(corpus, "title") == {"a.txt", BAD, "c.txt"}
     ASKED.clear()
-    sync(folder, corpus, known=[titles])
+    sync(folder, corpus, operators=[titles])
     assert ASKED == []
     assert corpus.latest().check() == []
 
@@ -134,22 +134,22 @@ def test_what_could_not_be_made_is_tried_again_by_materialise_but_not_by_a_searc
     ASKED.clear()
     assert BM25(group)(Query("title"))
     assert ASKED == []
-    assert told(materialise([group])) == [(BAD, "title")]
+    assert uris_and_groups(materialise([group])) == [(BAD, "title")]
     BROKEN.clear()
     assert materialise([group]) == ()
-    assert made_of(corpus, "title") == {"a.txt", BAD, "c.txt"}
+    assert uris_in_group(corpus, "title") == {"a.txt", BAD, "c.txt"}
 
 
 @pytest.mark.slow
 def test_groups_below_follow_when_theirs_can_be_made(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
-    group = corpus.group("word", Definition(Sentences(), parent="title"))
-    adjacent_group = corpus.group("refs", Definition(joined, ref="title"))
-    assert told(materialise([title_group(corpus), group, adjacent_group])) == [(BAD, "title")]
-    assert made_of(corpus, "word") == made_of(corpus, "refs") == {"a.txt", "c.txt"}
+    lower_group = corpus.group("word", Definition(Sentences(), parent="title"))
+    group_by_refs = corpus.group("refs", Definition(joined, ref="title"))
+    assert uris_and_groups(materialise([title_group(corpus), lower_group, group_by_refs])) == [(BAD, "title")]
+    assert uris_in_group(corpus, "word") == uris_in_group(corpus, "refs") == {"a.txt", "c.txt"}
     BROKEN.clear()
-    sync(folder, corpus, known=[titles, joined])
-    assert made_of(corpus, "word") == made_of(corpus, "refs") == {"a.txt", BAD, "c.txt"}
+    sync(folder, corpus, operators=[titles, joined])
+    assert uris_in_group(corpus, "word") == uris_in_group(corpus, "refs") == {"a.txt", BAD, "c.txt"}
     assert corpus.latest().check() == []
 
 
@@ -173,12 +173,12 @@ def test_the_main_group_is_a_group_like_any_other(
     BROKEN.add(long)
     (folder / "long.txt").write_text(long)
     report = sync(folder, corpus, splitter=Failing(), workers=0)
-    assert told(report.unmade) == [(BAD, "chunk"), ("long.txt", "chunk")]
-    assert made_of(corpus, "sentence") == {"a.txt", BAD, "c.txt", "long.txt"}
-    assert made_of(corpus, "chunk") == {"a.txt", "c.txt"}
+    assert uris_and_groups(report.unmade) == [(BAD, "chunk"), ("long.txt", "chunk")]
+    assert uris_in_group(corpus, "sentence") == {"a.txt", BAD, "c.txt", "long.txt"}
+    assert uris_in_group(corpus, "chunk") == {"a.txt", "c.txt"}
     BROKEN.clear()
     assert sync(folder, corpus, splitter=Failing(), workers=0).unmade == ()
-    assert made_of(corpus, "chunk") == {"a.txt", BAD, "c.txt", "long.txt"}
+    assert uris_in_group(corpus, "chunk") == {"a.txt", BAD, "c.txt", "long.txt"}
     assert corpus.latest().check() == []
 
 
@@ -189,9 +189,9 @@ def halves(text: str) -> str:
 
 def test_what_a_store_cannot_take_fails_its_group_only(folder: Path, corpus: Corpus) -> None:
     report = sync(folder, corpus, groups=[corpus.group("odd", Definition(halves))])
-    assert told(report.unmade) == [(BAD, "odd")]
-    assert made_of(corpus, "chunk") == {"a.txt", BAD, "c.txt"}
-    assert made_of(corpus, "odd") == {"a.txt", "c.txt"}
+    assert uris_and_groups(report.unmade) == [(BAD, "odd")]
+    assert uris_in_group(corpus, "chunk") == {"a.txt", BAD, "c.txt"}
+    assert uris_in_group(corpus, "odd") == {"a.txt", "c.txt"}
 
 
 def test_a_copy_of_a_document_shares_what_was_made_of_it(folder: Path, corpus: Corpus) -> None:
@@ -199,29 +199,29 @@ def test_a_copy_of_a_document_shares_what_was_made_of_it(folder: Path, corpus: C
     sync(folder, corpus, groups=[title_group(corpus)])
     BROKEN.add((folder / "a.txt").read_text())
     (folder / "copy.txt").write_text((folder / "a.txt").read_text())
-    report = sync(folder, corpus, known=[titles])
+    report = sync(folder, corpus, operators=[titles])
     assert (report.added, report.failed, report.unmade) == (1, (), ())
-    assert made_of(corpus, "title") == {"a.txt", BAD, "c.txt"}  # one document under two names
+    assert uris_in_group(corpus, "title") == {"a.txt", BAD, "c.txt"}  # one document under two names
 
 
 @pytest.mark.slow
 def test_another_reader_list_keeps_what_is_noted(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, groups=[title_group(corpus)], access=lambda uri: ["ann"])
-    report = sync(folder, corpus, known=[titles], access=lambda uri: ["bob"], retry=False)
+    report = sync(folder, corpus, operators=[titles], access=lambda uri: ["bob"], retry=False)
     assert report.changed == 3
-    assert told(report.unmade) == [(BAD, "title")]
+    assert uris_and_groups(report.unmade) == [(BAD, "title")]
 
 
 @pytest.mark.slow
 def test_what_is_noted_goes_with_its_document_and_its_group(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, groups=[title_group(corpus)])
     (folder / BAD).unlink()
-    assert sync(folder, corpus, known=[titles]).unmade == ()
+    assert sync(folder, corpus, operators=[titles]).unmade == ()
     for _ in range(3):  # until the generations that saw it are forgotten
-        add_texts(corpus, {"more": f"{_}"}, known=[titles])
+        add_texts(corpus, {"more": f"{_}"}, operators=[titles])
     assert corpus.latest().check() == []
     (folder / BAD).write_text(next(iter(BROKEN)))
-    assert told(sync(folder, corpus, known=[titles]).unmade) == [(BAD, "title")]
+    assert uris_and_groups(sync(folder, corpus, operators=[titles]).unmade) == [(BAD, "title")]
     with corpus.writer() as writer:
         writer.drop("title")
     assert corpus.latest().unmade() == ()
@@ -239,8 +239,8 @@ def test_an_export_holds_what_could_not_be_made(folder: Path, corpus: Corpus, tm
 @pytest.mark.slow
 def test_a_plan_counts_what_is_tried_again(folder: Path, corpus: Corpus) -> None:
     group = corpus.group("summary", Definition(Summary(ScriptedModel((("a.txt|c.txt", "A summary of stones."),)))))
-    assert told(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]
-    plans = {item.group: item for item in planned(folder, corpus, groups=[group]).groups}
+    assert uris_and_groups(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]
+    plans = {plan.group: plan for plan in planned(folder, corpus, groups=[group]).groups}
     assert plans["summary"].calls == 2  # one question and its repair, for one document
 
 
@@ -256,9 +256,9 @@ def test_a_model_that_one_document_could_not_reach_fails_that_one(
 
     monkeypatch.setattr(ScriptedModel, "generate", unreached)
     group = corpus.group("summary", Definition(Summary(ScriptedModel(("A summary.",)))))
-    assert told(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]
+    assert uris_and_groups(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]
     report = sync(folder, corpus, groups=[group])
-    assert told(report.unmade) == [(BAD, "summary")]
+    assert uris_and_groups(report.unmade) == [(BAD, "summary")]
     ((behind, reason),) = (
         report.behind
     )  # nobody could be reached: that keeps nothing else from being done, so it is told
@@ -295,7 +295,7 @@ def test_bad_metadata_fail_their_file_in_words(folder: Path, corpus: Corpus, met
     assert [uri for uri, _ in report.failed] == [BAD]
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(report.failed[0][1])
-    assert made_of(corpus, "chunk") == {"a.txt", "c.txt"}
+    assert uris_in_group(corpus, "chunk") == {"a.txt", "c.txt"}
     assert sync(folder, corpus, metadata=lambda uri: {}).failed == ()
 
 
@@ -303,7 +303,7 @@ def test_metadata_that_fail_later_leave_the_document_as_it_was(folder: Path, cor
     sync(folder, corpus, metadata=lambda uri: {"year": 2020})
     report = sync(folder, corpus, metadata=_fails)
     assert (len(report.failed), report.unchanged) == (1, 2)
-    assert made_of(corpus, "chunk") == {"a.txt", BAD, "c.txt"}
+    assert uris_in_group(corpus, "chunk") == {"a.txt", BAD, "c.txt"}
     assert sync(folder, corpus, metadata=lambda uri: {"year": 2020}).failed == ()
 
 

@@ -143,22 +143,22 @@ def test_a_group_of_functions_has_to_be_known_to_go_on(corpus: Corpus, folder: P
     (folder / "roads.txt").write_text("Roads.")
     ((group, reason),) = sync(folder, Corpus(corpus.path)).behind
     assert group == "word"
-    assert re.search(r"Group 'word' is made by an operator that is unknown here.*known=.*groups drop word", reason)
+    assert re.search(r"Group 'word' is made by an operator that is unknown here.*operators=.*groups drop word", reason)
     assert "Milestones" not in texts(corpus, "word")
     assert "Roads." not in texts(corpus, "word")
-    sync(folder, Corpus(corpus.path), known=[words])
+    sync(folder, Corpus(corpus.path), operators=[words])
     assert "Roads." in texts(corpus, "word")
 
 
 @pytest.mark.slow
 def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpus) -> None:
-    group = corpus.group("word", Definition(words, parent="part"))
-    materialise([corpus.group("part", Definition(Sentences())), group])
+    lower_group = corpus.group("word", Definition(words, parent="part"))
+    materialise([corpus.group("part", Definition(Sentences())), lower_group])
     other_group = corpus.group("part", Definition(Paragraphs()))
     previous_snapshot = corpus.snapshot()
     with pytest.raises(ManifestMismatch, match=r"'part'.*Sentences.*Paragraphs.*rebuild=True"):
         BM25(other_group)(Query("stones"))
-    materialise([other_group], rebuild=True, known=[words])
+    materialise([other_group], rebuild=True, operators=[words])
     assert texts(corpus, "part") == sorted([*STONES.split("\n\n"), ROADS])
     assert sorted(node.text for node in previous_snapshot.all_nodes("part")) != texts(
         corpus, "part"
@@ -166,7 +166,7 @@ def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpu
     snapshot = corpus.snapshot()
     assert all(parents(snapshot, [node], NOBODY) for node in snapshot.all_nodes("word"))
     assert snapshot.check() == []
-    assert BM25(group)(Query("milestones")).hits
+    assert BM25(lower_group)(Query("milestones")).hits
 
 
 @pytest.mark.slow
@@ -275,7 +275,7 @@ def test_the_root_cannot_be_made_of_something_else(corpus: Corpus) -> None:
 def test_a_function_that_is_not_known_here_is_not_taken_for_another(corpus: Corpus) -> None:
     """`Lines`, of the parsers, is near to `lines` by its letters only."""
     manifest = Manifest("mine", "lines()", definition='"cutting:lines"')
-    with pytest.raises(GroupError, match=r"Give the group too.*corpus\.group\('mine', Definition.*known=") as error:
+    with pytest.raises(GroupError, match=r"Give the group too.*corpus\.group\('mine', Definition.*operators=") as error:
         transform_of(manifest)
     assert "Unknown operator 'cutting:lines'" in str(error.value)
     assert "nearest" not in str(error.value)
@@ -421,14 +421,14 @@ def test_groups_are_part_of_flow_files(corpus: Corpus) -> None:
 @pytest.mark.slow
 def test_groups_may_be_named_in_any_order(corpus: Corpus) -> None:
     paragraphs = corpus.group("paragraph", Definition(Paragraphs()))
-    group = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
+    clauses = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
     refs = corpus.group("refs", Definition(joined, "paragraph", "clause"))
-    materialise([refs, group, paragraphs])
+    materialise([refs, clauses, paragraphs])
     assert "Spolia are stones.|Builders take them from older buildings." in texts(corpus, "refs")
-    other_group = corpus.group("paragraph", Definition(Sentences()))
-    materialise([refs, group, other_group], rebuild=True)
+    changed_paragraphs = corpus.group("paragraph", Definition(Sentences()))
+    materialise([refs, clauses, changed_paragraphs], rebuild=True)
     assert "Spolia are stones." in texts(corpus, "refs")
-    materialise([other_group, group, refs])  # each is what it says
+    materialise([changed_paragraphs, clauses, refs])  # each is what it says
     assert corpus.snapshot().check() == []
 
 
@@ -441,7 +441,7 @@ def test_groups_made_from_each_other_are_refused_in_words(corpus: Corpus) -> Non
         materialise([corpus.group("a", Definition(Sentences(), parent="a"))])
     materialise([corpus.group("a", Definition(Sentences())), b])
     with pytest.raises(GroupError, match=r"'a' would be made from itself, by way of its parent 'b'"):
-        materialise([a], rebuild=True, known=[words])
+        materialise([a], rebuild=True, operators=[words])
     with pytest.raises(GroupError, match="'a' is asked for with two definitions"):
         materialise([a, corpus.group("a", Definition(Sentences()))])
 

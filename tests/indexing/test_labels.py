@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return new_folder
 
 
-def labelled(meta: dict[str, Any], readers: Sequence[str] = ()) -> Document:
+def label_text(meta: dict[str, Any], readers: Sequence[str] = ()) -> Document:
     return DocumentLabels(metadata=lambda uri: meta, access=lambda uri: readers).label_document(TEXT)
 
 
@@ -58,11 +58,11 @@ def test_a_mark_has_sixteen_bytes_and_tells_every_label_apart() -> None:
         ({}, ("ann, bob",)),
         ({}, ("('ann',)",)),
     ]
-    ids = [labelled(*label).id for label in labels]
+    ids = [label_text(*label).id for label in labels]
     assert len(set(ids)) == len(ids)
     assert {len(id) for id in ids} == {len("0f-.text") + 32}
-    assert labelled({}, ("bob", "ann", "bob")).id == labelled({}, ("ann", "bob")).id
-    assert labelled({}).id == TEXT.id
+    assert label_text({}, ("bob", "ann", "bob")).id == label_text({}, ("ann", "bob")).id
+    assert label_text({}).id == TEXT.id
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_ids_that_were_given_before_stay(folder: Path, tmp_path: Path) -> None:
         "embedder": embedder,
     }
     sync(folder, corpus, **options)
-    previous_texts = earlier(corpus)
+    previous_ids = shorten_ids(corpus)
     for path in folder.iterdir():
         path.touch()
     report = sync(folder, corpus, **options)
@@ -86,11 +86,11 @@ def test_ids_that_were_given_before_stay(folder: Path, tmp_path: Path) -> None:
     report = sync(folder, corpus, **(options | {"access": lambda uri: ["bob"]}))
     assert (report.changed, report.embedded) == (2, 0)
     with Run(principal="bob"):
-        assert {node.document for node in BM25(corpus.group())(Query("tide")).nodes} == previous_texts
+        assert {node.document for node in BM25(corpus.group())(Query("tide")).nodes} == previous_ids
     assert corpus.snapshot().check() == []
 
 
-def earlier(corpus: Corpus) -> set[str]:
+def shorten_ids(corpus: Corpus) -> set[str]:
     """Give the documents ids with four bytes in their mark."""
     ids = set()
     with corpus.writer() as writer:
@@ -117,15 +117,15 @@ def test_many_files_with_one_list_share_it() -> None:
         return [f"user{number}" for number in range(100)]
 
     labels = DocumentLabels(access=access)
-    item, other_value = labels.label_document(TEXT), labels.label_document(TEXT.but(uri="b.txt"))
-    assert item.readers is other_value.readers
+    first, second = labels.label_document(TEXT), labels.label_document(TEXT.but(uri="b.txt"))
+    assert first.readers is second.readers
     assert count == 2
 
 
 @check_each("wrong", ["ann", None, [["ann"]], [3], [True], {"ann": 1}.values()])
 def test_what_is_no_list_is_refused_whatever_came_before(wrong: Any) -> None:
-    message: dict[str, Any] = {"a.txt": [], "b.txt": ["1"], "c.txt": wrong}
-    labels = DocumentLabels(access=lambda uri: message[uri])
+    answers: dict[str, Any] = {"a.txt": [], "b.txt": ["1"], "c.txt": wrong}
+    labels = DocumentLabels(access=lambda uri: answers[uri])
     assert [labels.readers(uri) for uri in ("a.txt", "b.txt")] == [(), ("1",)]
     with pytest.raises(StoreError, match="Give a list of principals"):
         labels.readers("c.txt")
@@ -165,15 +165,15 @@ def readers_of_files(corpus: Corpus) -> dict[str, tuple[str, ...]]:
 @pytest.mark.slow
 def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "notes.spolia"))
-    texts: dict[str, list[str]] = {"a.txt": ["ann"], "b.txt": ["bob"]}
-    options: dict[str, Any] = {"access": lambda uri: texts[uri], "metadata": lambda uri: {"by": texts[uri]}}
+    readers: dict[str, list[str]] = {"a.txt": ["ann"], "b.txt": ["bob"]}
+    options: dict[str, Any] = {"access": lambda uri: readers[uri], "metadata": lambda uri: {"by": readers[uri]}}
     sync(folder, corpus, **options)
     (folder / "b.txt").rename(folder / "c.txt")
-    texts["c.txt"] = texts.pop("b.txt")
+    readers["c.txt"] = readers.pop("b.txt")
     assert sync(folder, corpus, **options).moved == 1
     (folder / "c.txt").rename(folder / "d.txt")
-    texts["d.txt"] = ["eve"]
-    del texts["c.txt"]
+    readers["d.txt"] = ["eve"]
+    del readers["c.txt"]
     report = sync(folder, corpus, **options)
     assert (report.moved, report.added, report.removed) == (0, 1, 1)
 
@@ -183,8 +183,8 @@ def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -
 
 def hand_labelled(blob: Blob) -> Document:
     """A reader that says of a file who wrote it, and what it is called."""
-    message = (("author", "a reader"), ("file_name", "as read"), ("shelf", 3))
-    return blob.document(TextReader(), blob.data.decode(), meta=message)
+    meta = (("author", "a reader"), ("file_name", "as read"), ("shelf", 3))
+    return blob.document(TextReader(), blob.data.decode(), meta=meta)
 
 
 def test_what_the_caller_says_counts_before_what_a_reader_says_and_this_before_what_the_file_says(

@@ -49,11 +49,11 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "notes.spolia"))
 
 
-def found(corpus: Corpus, text: str, group: str = "chunk", **more: Any) -> list[str]:
+def search_uris(corpus: Corpus, text: str, group: str = "chunk", **more: Any) -> list[str]:
     return [node.uri for node in BM25(corpus.group(group))(Query(text, **more)).nodes]
 
 
-def raising(uri: str) -> dict[str, Any]:
+def fail(uri: str) -> dict[str, Any]:
     raise KeyError("year")
 
 
@@ -64,21 +64,25 @@ def test_a_new_version_that_cannot_be_read_leaves_the_old_one_until_it_can_or_is
     (folder / "salt.txt").write_bytes(BROKEN)
     report = sync(folder, corpus)
     assert ([uri for uri, _ in report.failed], report.stale) == (["salt.txt"], ("salt.txt",))
-    assert found(corpus, "salt") == ["salt.txt"]
+    assert search_uris(corpus, "salt") == ["salt.txt"]
     row = corpus.latest().sources()["salt.txt"]
     assert (row.status, row.is_stale) == ("failed", True)
     assert sync(folder, corpus).stale == ("salt.txt",)
     (folder / "salt.txt").write_text("Pepper grows.")
-    assert (sync(folder, corpus).stale, found(corpus, "salt"), found(corpus, "pepper")) == ((), [], ["salt.txt"])
+    assert (sync(folder, corpus).stale, search_uris(corpus, "salt"), search_uris(corpus, "pepper")) == (
+        (),
+        [],
+        ["salt.txt"],
+    )
     (folder / "salt.txt").write_bytes(BROKEN)
     sync(folder, corpus)
     (folder / "salt.txt").unlink()
     assert sync(folder, corpus).removed == 1
-    assert found(corpus, "pepper") == []
+    assert search_uris(corpus, "pepper") == []
     assert corpus.latest().check() == []
 
 
-@pytest.mark.parametrize("wrong", [raising, lambda uri: {"year": object()}])
+@pytest.mark.parametrize("wrong", [fail, lambda uri: {"year": object()}])
 def test_metadata_that_are_wrong_leave_the_document_with_those_that_it_had(
     folder: Path, corpus: Corpus, wrong: Any
 ) -> None:
@@ -87,9 +91,9 @@ def test_metadata_that_are_wrong_leave_the_document_with_those_that_it_had(
     (folder / "salt.txt").write_text("Salt is dug in deep mines.")
     report = sync(folder, corpus, metadata=wrong)
     assert set(report.stale) == {"salt.txt", "tides.txt"}
-    assert found(corpus, "salt", filter=where(year=2020)) == ["salt.txt"]
+    assert search_uris(corpus, "salt", filter=where(year=2020)) == ["salt.txt"]
     assert sync(folder, corpus, metadata=lambda uri: {"year": 2021}).failed == ()
-    assert found(corpus, "deep", filter=where(year=2021)) == ["salt.txt"]
+    assert search_uris(corpus, "deep", filter=where(year=2021)) == ["salt.txt"]
     assert corpus.latest().check() == []
 
 
@@ -103,9 +107,9 @@ def test_a_stale_version_is_open_to_those_only_who_may_read_the_file_now(
         sync(folder, corpus, access=lambda uri: ["ann", "bob"])
     assert sync(folder, corpus, access=lambda uri: ["ann"]).stale == ("salt.txt",)
     with Run(groups=["bob"]):
-        assert found(corpus, "salt") == []
+        assert search_uris(corpus, "salt") == []
     with Run(groups=["ann"]):
-        assert found(corpus, "salt") == ["salt.txt"]
+        assert search_uris(corpus, "salt") == ["salt.txt"]
 
 
 def test_a_stale_copy_with_other_readers_goes_rather_than_change_the_list_of_the_other(
@@ -117,7 +121,7 @@ def test_a_stale_copy_with_other_readers_goes_rather_than_change_the_list_of_the
     report = sync(folder, corpus, access=lambda uri: ["ann"] if uri == "salt.txt" else ["ann", "bob"])
     assert report.stale == ()
     with Run(groups=["bob"]):
-        assert found(corpus, "salt") == ["same.txt"]
+        assert search_uris(corpus, "salt") == ["same.txt"]
 
 
 @pytest.mark.parametrize("lost", ["end", "all"])
@@ -135,9 +139,9 @@ def test_an_archive_that_is_broken_keeps_what_was_in_it_for_those_who_may_read_i
     assert [uri for uri, _ in report.failed] == ["old.zip"]
     assert report.removed == 1  # the copy of a file that bob may read: a document has one list
     with Run(groups=["bob"]):
-        assert (found(corpus, "moss"), found(corpus, "salt")) == ([], ["salt.txt"])
+        assert (search_uris(corpus, "moss"), search_uris(corpus, "salt")) == ([], ["salt.txt"])
     with Run(groups=["ann"]):
-        assert (found(corpus, "moss"), found(corpus, "salt")) == (["old.zip/moss.txt"], ["salt.txt"])
+        assert (search_uris(corpus, "moss"), search_uris(corpus, "salt")) == (["old.zip/moss.txt"], ["salt.txt"])
 
 
 def _refuse(*_: object, **__: object) -> object:
@@ -164,8 +168,8 @@ def test_other_metadata_cut_nothing_again_and_ask_no_model(folder: Path, corpus:
     assert ASKED == ["salt.txt"]
     assert {node.id for node in corpus.latest().all_nodes("chunk", frozenset())} == ids
     for group in ("chunk", "summary"):
-        assert found(corpus, "salt it", group, filter=where(year=2021)) == ["salt.txt"]
-    assert found(corpus, "2021", "year") == ["salt.txt"]
+        assert search_uris(corpus, "salt it", group, filter=where(year=2021)) == ["salt.txt"]
+    assert search_uris(corpus, "2021", "year") == ["salt.txt"]
     assert corpus.latest().check() == []
 
 
@@ -174,8 +178,8 @@ def test_metadata_that_are_indexed_are_indexed_anew(folder: Path, corpus: Corpus
     sync(folder, corpus, splitter=splitter, metadata=lambda uri: {"year": 2020})
     report = sync(folder, corpus, splitter=splitter, metadata=lambda uri: {"year": 2021})
     assert report.changed == 2
-    assert found(corpus, "2020") == []
-    assert sorted(found(corpus, "2021")) == ["salt.txt", "tides.txt"]
+    assert search_uris(corpus, "2020") == []
+    assert sorted(search_uris(corpus, "2021")) == ["salt.txt", "tides.txt"]
     assert corpus.latest().check() == []
 
 
@@ -184,10 +188,10 @@ def test_a_copy_that_comes_with_the_older_metadata_takes_nothing_back(folder: Pa
     sync(folder, corpus, metadata=lambda uri: {"year": 2021})
     (folder / "copy.txt").write_text("Salt is dug in mines.")
     sync(folder, corpus, metadata=lambda uri: {"year": 2020 if uri == "copy.txt" else 2021})
-    assert found(corpus, "salt", filter=where(year=2021)) == ["salt.txt"]
-    assert found(corpus, "salt", filter=where(year=2020)) == ["copy.txt"]
+    assert search_uris(corpus, "salt", filter=where(year=2021)) == ["salt.txt"]
+    assert search_uris(corpus, "salt", filter=where(year=2020)) == ["copy.txt"]
     sync(folder, corpus, metadata=lambda uri: {"year": 2020})
-    assert sorted(found(corpus, "salt", filter=where(year=2020))) == ["copy.txt", "salt.txt"]
+    assert sorted(search_uris(corpus, "salt", filter=where(year=2020))) == ["copy.txt", "salt.txt"]
     assert corpus.latest().check() == []
 
 
@@ -197,6 +201,6 @@ def test_a_copy_keeps_its_own_metadata_when_only_those_in_the_other_file_change(
     sync(folder, corpus)
     (folder / "two.html").write_text("<html lang=en><meta name=author content=Bob><p>Moss grows slowly.")
     sync(folder, corpus)
-    data = {document.uri: dict(document.meta).get("author") for document in corpus.latest().documents(frozenset())}
-    assert (data["one.html"], data["two.html"]) == ("Ann", "Bob")
+    authors = {document.uri: dict(document.meta).get("author") for document in corpus.latest().documents(frozenset())}
+    assert (authors["one.html"], authors["two.html"]) == ("Ann", "Bob")
     assert corpus.latest().check() == []

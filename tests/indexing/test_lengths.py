@@ -21,7 +21,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.groups.nodes import cut_document
 from spolia.types import Document, Value
 from tests.cases import check_each
-from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
+from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covers_text
 
 ENGLISH = "The river crosses the city, and “nobody” knows where it begins — or ends. "
 SPANISH = "El río cruza la ciudad, ¿y quién sabe dónde nace? Según los años, cambió. "
@@ -43,20 +43,22 @@ class English(Value):
 
 def lengths(text: str, splitter: SlidingWindow) -> list[int]:
     nodes = list(cut_document(Document("d", text), splitter))
-    assert covered(text, nodes)
+    assert covers_text(text, nodes)
     assert all(len(node.text) <= splitter.size * splitter.chars_per_token for node in nodes)
     return [len(node.text) for node in nodes]
 
 
 @check_each("text", [KOREAN, CHINESE, THAI, ARABIC, "가" * 100, "한국어".join(" " * 50)])
 def test_windows_of_a_script_that_is_not_covered_are_as_long_as_the_characters_allow(text: str) -> None:
-    numbers = lengths(text * 60, SlidingWindow(size=50, overlap=5, tokenizer=English()))
-    assert sum(numbers) / len(numbers) > 120  # a window has 200 characters; counted in tokens it would have 17
+    window_lengths = lengths(text * 60, SlidingWindow(size=50, overlap=5, tokenizer=English()))
+    assert (
+        sum(window_lengths) / len(window_lengths) > 120
+    )  # a window has 200 characters; counted in tokens it would have 17
 
 
 def test_a_counter_that_does_not_say_what_it_knows_is_believed() -> None:
-    numbers = lengths(KOREAN * 60, SlidingWindow(size=50, overlap=5, tokenizer=Bytes()))
-    assert max(numbers) < 60
+    window_lengths = lengths(KOREAN * 60, SlidingWindow(size=50, overlap=5, tokenizer=Bytes()))
+    assert max(window_lengths) < 60
     assert Lengths(Bytes(), 4, 1.0).count("서울") == 3
 
 
@@ -74,7 +76,7 @@ def test_pieces_of_one_document_are_measured_each_by_its_script() -> None:
 def test_mixed_scripts_never_exceed_the_bounds(pieces: list[str], size: int) -> None:
     splitter, text = SlidingWindow(size, 1, tokenizer=English()), "".join(pieces)
     nodes = list(cut_document(Document("d", text), splitter))
-    assert covered(text, nodes)
+    assert covers_text(text, nodes)
     for node in nodes:
         assert len(node.text) <= 4 * size
         assert Lengths(English(), 4, 0.95).count(node.text) <= size
@@ -109,8 +111,8 @@ def test_the_tokenizer_of_the_embedder_covers_what_is_in_latin_letters(wordpiece
 
 @pytest.mark.parametrize("text", [KOREAN, CHINESE, THAI, ARABIC])
 def test_no_window_has_more_than_four_characters_for_each_token(wordpiece: WordPiece, text: str) -> None:
-    numbers = lengths(text * 99, SlidingWindow(tokenizer=wordpiece))
-    assert sorted(numbers)[len(numbers) // 2] > 600
+    window_lengths = lengths(text * 99, SlidingWindow(tokenizer=wordpiece))
+    assert sorted(window_lengths)[len(window_lengths) // 2] > 600
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     new_folder = tmp_path / "notes"
     new_folder.mkdir()
     for number in range(40):
-        words = " ".join(WORDS[(number * index) % 7] for index in range(1, 6))
+        words = " ".join(WORDS[(number * power) % 7] for power in range(1, 6))
         (new_folder / f"{number:02}.txt").write_text(f"Note {number}: {words}.")
     return new_folder
 
@@ -46,7 +46,7 @@ def segments_of(corpus: Corpus) -> list[int]:
     )
 
 
-def found(corpus: Corpus) -> list[list[tuple[str, float]]]:
+def search_all(corpus: Corpus) -> list[list[tuple[str, float]]]:
     flow = BM25(corpus.group("chunk"), top_k=40)
     return [[(hit.node.text, hit.score) for hit in flow(Query(f"{word} {two}"))] for word in WORDS for two in WORDS]
 
@@ -61,7 +61,7 @@ def test_batches_end_in_one_segment_that_finds_the_same_with_the_same_scores(
     report = sync(folder, parts, batch=batch)
     assert segments(whole) == segments(parts) == [40]
     assert report.generation == parts.latest().generation
-    assert found(parts) == found(whole)
+    assert search_all(parts) == search_all(whole)
     assert not find_problems(parts.latest())
 
 
@@ -80,7 +80,7 @@ def test_large_segments_that_tantivy_leaves_apart_become_one_too(
     for corpus in (whole, parts):
         sync(folder, corpus, batch=13)
     assert segments_of(parts) == [41]
-    assert found(parts) == found(whole)
+    assert search_all(parts) == search_all(whole)
     assert not find_problems(parts.latest())
 
 
@@ -100,29 +100,29 @@ def test_a_sync_that_changes_little_or_nothing_merges_nothing(folder: Path, tmp_
 
 
 def test_only_segments_of_the_smallest_level_are_counted(tmp_path: Path) -> None:
-    def count_small_segments(*sizes: int) -> list[int]:
+    def small_sizes(*sizes: int) -> list[int]:
         text = ",".join(f'{{"max_doc": {size}, "deletes": null}}' for size in sizes)
         (tmp_path / "meta.json").write_text(f'{{"segments": [{text}]}}')
         return small_segments(tmp_path)
 
-    assert count_small_segments(500, 9_000, 20) == [9_000, 500, 20]
-    assert count_small_segments(40_000, 1_000, 700) == [1_000, 700]
-    assert count_small_segments(16_000, 1_000) == [16_000, 1_000]
-    assert count_small_segments(40_000, 39_000) == []
-    assert count_small_segments() == []
+    assert small_sizes(500, 9_000, 20) == [9_000, 500, 20]
+    assert small_sizes(40_000, 1_000, 700) == [1_000, 700]
+    assert small_sizes(16_000, 1_000) == [16_000, 1_000]
+    assert small_sizes(40_000, 39_000) == []
+    assert small_sizes() == []
     assert files.is_scattered(tmp_path) is False
-    count_small_segments(40_000, 39_000)
+    small_sizes(40_000, 39_000)
     assert files.is_split(tmp_path)
     assert files.is_scattered(tmp_path)
-    count_small_segments(32_000, 32_000, 32_000, 4_000)
+    small_sizes(32_000, 32_000, 32_000, 4_000)
     assert files.is_split(tmp_path)
-    count_small_segments(90_000, 20_000, 300)
+    small_sizes(90_000, 20_000, 300)
     assert not files.is_split(tmp_path)
-    count_small_segments(150_000, 80_000)
+    small_sizes(150_000, 80_000)
     assert not files.is_split(tmp_path)
-    count_small_segments(8_000, 7_000)
+    small_sizes(8_000, 7_000)
     assert not files.is_split(tmp_path)
-    count_small_segments(4_000, 1_000, 725)
+    small_sizes(4_000, 1_000, 725)
     assert files.is_scattered(tmp_path)
-    count_small_segments(5_000, 725)
+    small_sizes(5_000, 725)
     assert not files.is_scattered(tmp_path)

@@ -69,11 +69,11 @@ def summary(corpus: Corpus) -> NodeGroup:
     return corpus.group("summary", Definition(SUMMARY))
 
 
-def made_of(corpus: Corpus, group: str) -> set[str]:
+def uris_in_group(corpus: Corpus, group: str) -> set[str]:
     return {node.uri for node in corpus.latest().all_nodes(group)}
 
 
-def found(corpus: Corpus, words: str) -> set[str]:
+def search_uris(corpus: Corpus, words: str) -> set[str]:
     return {node.uri for node in BM25(corpus.group())(Query(words)).nodes}
 
 
@@ -93,10 +93,10 @@ def test_new_changed_and_removed_files_are_followed_in_all_other_groups(
         r"ModelUnavailable: nobody answers\. In the step .*\. What it lacks is made by the next run", reason
     )
     assert not report.is_in_step
-    assert found(corpus, "plankton") == {"new.txt"}
-    assert found(corpus, "krill glows") == {"krill.txt"}
-    assert made_of(corpus, "sentence") == {"new.txt", "krill.txt"}
-    assert made_of(corpus, "summary") == set()
+    assert search_uris(corpus, "plankton") == {"new.txt"}
+    assert search_uris(corpus, "krill glows") == {"krill.txt"}
+    assert uris_in_group(corpus, "sentence") == {"new.txt", "krill.txt"}
+    assert uris_in_group(corpus, "summary") == set()
     assert corpus.latest().check() == []
     second_summary = sync(folder, corpus)
     assert (second_summary.behind, second_summary.unmade, second_summary.generation) == (
@@ -106,7 +106,7 @@ def test_new_changed_and_removed_files_are_followed_in_all_other_groups(
     )
     server.is_away = False
     report = sync(folder, corpus)
-    assert (report.is_in_step, made_of(corpus, "summary")) == (True, {"new.txt", "krill.txt"})
+    assert (report.is_in_step, uris_in_group(corpus, "summary")) == (True, {"new.txt", "krill.txt"})
 
 
 def test_it_is_asked_a_few_times_whatever_there_is_to_ask(folder: Path, corpus: Corpus, server: Server) -> None:
@@ -120,7 +120,7 @@ def test_it_is_asked_a_few_times_whatever_there_is_to_ask(folder: Path, corpus: 
     sync(folder, corpus)  # it tries again what is lacking
     materialise([corpus.group("summary")])
     assert server.asked == 2 * FEW
-    assert made_of(corpus, "summary") == {"krill.txt", "seals.txt"}
+    assert uris_in_group(corpus, "summary") == {"krill.txt", "seals.txt"}
 
 
 def test_one_that_goes_away_later_is_noticed(folder: Path, corpus: Corpus, server: Server) -> None:
@@ -131,7 +131,7 @@ def test_one_that_goes_away_later_is_noticed(folder: Path, corpus: Corpus, serve
     report = sync(folder, corpus)
     assert (len(report.unmade), len(report.behind)) == (140, 1)
     assert server.asked <= MANY
-    assert len(made_of(corpus, "summary")) == 12
+    assert len(uris_in_group(corpus, "summary")) == 12
     server.is_away = False
     assert sync(folder, corpus).is_in_step
 
@@ -144,24 +144,24 @@ def test_groups_of_one_server_are_left_behind_each(folder: Path, corpus: Corpus,
     (folder / "new.txt").write_text("Plankton drifts.")
     report = sync(folder, corpus)
     assert {group for group, _ in report.behind} == {"summary", "words"}
-    assert found(corpus, "plankton") == {"new.txt"}
+    assert search_uris(corpus, "plankton") == {"new.txt"}
     server.is_away = False
     assert sync(folder, corpus).is_in_step
-    assert "new.txt" in made_of(corpus, "below")
+    assert "new.txt" in uris_in_group(corpus, "below")
 
 
 def test_texts_are_added_all_the_same(corpus: Corpus, server: Server) -> None:
     add_texts(corpus, {"a": "Whales."}, groups=[summary(corpus)])
     server.is_away = True
     assert add_texts(corpus, {"b": "Plankton."}).behind
-    assert found(corpus, "plankton") == {"text:b"}
+    assert search_uris(corpus, "plankton") == {"text:b"}
 
 
 def test_a_group_that_is_made_anew_keeps_what_it_has(folder: Path, corpus: Corpus, server: Server) -> None:
     for number in range(FEW):
         (folder / f"{number}.txt").write_text(f"Text {number}.")
     sync(folder, corpus, groups=[summary(corpus)])
-    previous_generation, texts = corpus.latest().generation, made_of(corpus, "summary")
+    previous_generation, uris = corpus.latest().generation, uris_in_group(corpus, "summary")
     other_group = corpus.group("summary", Definition(SUMMARY.but(max_words=20)))
     for replies in (0, 2):
         server.go_after(replies)
@@ -171,7 +171,7 @@ def test_a_group_that_is_made_anew_keeps_what_it_has(folder: Path, corpus: Corpu
         server.go_after(replies)
         with pytest.raises(ModelUnavailable, match="nobody answers"):
             sync(folder, corpus, groups=[other_group], rebuild=True)
-    assert (corpus.latest().generation, made_of(corpus, "summary")) == (previous_generation, texts)
+    assert (corpus.latest().generation, uris_in_group(corpus, "summary")) == (previous_generation, uris)
 
 
 def test_a_main_group_that_a_model_makes_keeps_the_last_good_version(
@@ -191,4 +191,4 @@ def test_a_rebuild_of_other_groups_goes_on(folder: Path, corpus: Corpus, server:
     sync(folder, corpus, groups=[summary(corpus)])
     server.is_away = True
     report = sync(folder, corpus, splitter=Paragraphs(), rebuild=True)
-    assert (report.behind, made_of(corpus, "summary")) == ((), {"krill.txt", "seals.txt"})
+    assert (report.behind, uris_in_group(corpus, "summary")) == ((), {"krill.txt", "seals.txt"})

@@ -57,14 +57,20 @@ CHANGES: dict[str, dict[str, Any]] = {
 """What a person may change of what is said below."""
 
 
-def said(corpus: Corpus, **changes: Any) -> dict[str, Any]:
+def sync_arguments(corpus: Corpus, **changes: Any) -> dict[str, Any]:
     """Arguments of `sync`: a main group, `part` beside it, `small` below one of them, `leaf` below that."""
-    options = {"splitter": SlidingWindow(size=60), "small": Sentences(), "parent": "chunk", "embeddings": (), **changes}
-    small = Definition(options.pop("small"), parent=options.pop("parent"), embeddings=options.pop("embeddings"))
+    settings = {
+        "splitter": SlidingWindow(size=60),
+        "small": Sentences(),
+        "parent": "chunk",
+        "embeddings": (),
+        **changes,
+    }
+    small = Definition(settings.pop("small"), parent=settings.pop("parent"), embeddings=settings.pop("embeddings"))
     groups = [corpus.group("part", Definition(Paragraphs())), corpus.group("small", small)]
-    if options.pop("leaves", True):
+    if settings.pop("leaves", True):
         groups.append(corpus.group("leaf", Definition(SlidingWindow(size=5, overlap=0), parent="small")))
-    return {**options, "groups": groups}
+    return {**settings, "groups": groups}
 
 
 def needs_rebuild(plan: SyncPlan) -> bool:
@@ -90,30 +96,35 @@ def refuse_untrue(corpus: Corpus) -> None:
 def test_what_a_plan_advises_is_done_and_then_nothing_is_left(
     folder: Path, corpus: Corpus, names: tuple[str, ...]
 ) -> None:
-    sync(folder, corpus, **said(corpus))
-    other_data = said(corpus, **{key: value for name in names for key, value in CHANGES[name].items()})
-    plan = planned(folder, corpus, **other_data)
-    previous_value = dict(corpus.latest().manifests)
-    sync(folder, corpus, rebuild=needs_rebuild(plan), **other_data)
+    sync(folder, corpus, **sync_arguments(corpus))
+    arguments = sync_arguments(corpus, **{key: value for name in names for key, value in CHANGES[name].items()})
+    plan = planned(folder, corpus, **arguments)
+    previous_manifests = dict(corpus.latest().manifests)
+    sync(folder, corpus, rebuild=needs_rebuild(plan), **arguments)
     refuse_untrue(corpus)
     manifests = corpus.latest().manifests
-    assert {name for name in manifests if manifests[name] != previous_value.get(name)} == {
-        item.group for item in plan.groups if item.change != "kept"
+    assert {name for name in manifests if manifests[name] != previous_manifests.get(name)} == {
+        group_plan.group for group_plan in plan.groups if group_plan.change != "kept"
     }
     nodes = dict(corpus.latest().stats().nodes)
-    assert {item.group: nodes[item.group] for item in plan.groups if item.change in ("rebuilt", "new")} == {
-        item.group: item.nodes for item in plan.groups if item.change in ("rebuilt", "new")
-    }
-    second_plan = planned(folder, corpus, **other_data)
-    assert {item.change for item in second_plan.groups} == {"kept"}
+    assert {
+        group_plan.group: nodes[group_plan.group]
+        for group_plan in plan.groups
+        if group_plan.change in ("rebuilt", "new")
+    } == {group_plan.group: group_plan.nodes for group_plan in plan.groups if group_plan.change in ("rebuilt", "new")}
+    second_plan = planned(folder, corpus, **arguments)
+    assert {group_plan.change for group_plan in second_plan.groups} == {"kept"}
     assert not any((second_plan.rebuild, second_plan.new, second_plan.changed, second_plan.gone, second_plan.again))
     (folder / "new.txt").write_text(WORDS.format("new"))
-    assert sync(folder, corpus, **other_data).added == 1
+    assert sync(folder, corpus, **arguments).added == 1
     fresh = Corpus(f"{corpus.path}-fresh")
     sync(
         folder,
         fresh,
-        **{**other_data, "groups": [fresh.group(item.name, item.definition) for item in other_data["groups"]]},
+        **{
+            **arguments,
+            "groups": [fresh.group(group_plan.name, group_plan.definition) for group_plan in arguments["groups"]],
+        },
     )
     texts_by_group = {
         group: [node.text for node in corpus.latest().all_nodes(group)] for group in fresh.latest().groups()
@@ -124,10 +135,10 @@ def test_what_a_plan_advises_is_done_and_then_nothing_is_left(
 
 
 def test_without_a_rebuild_a_changed_group_is_refused_and_nothing_is_changed(folder: Path, corpus: Corpus) -> None:
-    sync(folder, corpus, **said(corpus))
+    sync(folder, corpus, **sync_arguments(corpus))
     generation = corpus.latest().generation
     with pytest.raises(ManifestMismatch, match=r"'small'.* is made in another way"):
-        sync(folder, corpus, **said(corpus, small=Sentences(size=8)))
+        sync(folder, corpus, **sync_arguments(corpus, small=Sentences(size=8)))
     assert corpus.latest().generation == generation
 
 
@@ -146,14 +157,14 @@ def test_a_changed_group_and_a_named_one_far_below_it_are_both_right(folder: Pat
 
 
 def test_what_was_there_is_found_until_a_further_group_is_made_anew(folder: Path, corpus: Corpus) -> None:
-    sync(folder, corpus, **said(corpus))
+    sync(folder, corpus, **sync_arguments(corpus))
     whole = dict(corpus.latest().stats().nodes)
     (folder / "new.txt").write_text(WORDS.format("new"))
     counts: list[dict[str, int]] = []
     sync(
         folder,
         corpus,
-        **said(corpus, small=Sentences(size=8)),
+        **sync_arguments(corpus, small=Sentences(size=8)),
         rebuild=True,
         batch=1,
         progress=lambda now: counts.append(dict(corpus.latest().stats().nodes)),
@@ -205,10 +216,12 @@ def test_a_moved_file_with_other_readers_asks_no_model_and_embeds_nothing(folder
 
 
 def test_an_embedder_is_added_where_the_one_that_is_there_is_not_known_here(folder: Path, corpus: Corpus) -> None:
-    sync(folder, corpus, **said(corpus, embeddings=(Embedding(EMBEDDER),)))
-    other_value = said(corpus, embeddings=(Embedding(HashingEmbedder(32)),))
-    assert {item.group: item.change for item in planned(folder, corpus, **other_value).groups}["small"] == "embedded"
-    report = sync(folder, corpus, rebuild=True, **other_value)
+    sync(folder, corpus, **sync_arguments(corpus, embeddings=(Embedding(EMBEDDER),)))
+    arguments = sync_arguments(corpus, embeddings=(Embedding(HashingEmbedder(32)),))
+    assert {group_plan.group: group_plan.change for group_plan in planned(folder, corpus, **arguments).groups}[
+        "small"
+    ] == "embedded"
+    report = sync(folder, corpus, rebuild=True, **arguments)
     assert [group for group, _ in report.behind] == ["small"]
     embeddings = corpus.latest().manifests["small"].embeddings
     assert [embedding.embedder for embedding in embeddings] == ["hashing-16", "hashing-32"]

@@ -44,22 +44,22 @@ def corpus(tmp_path: Path) -> Corpus:
 @pytest.mark.slow
 def test_the_old_generation_serves_until_the_new_one_is_whole(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
-    observation: set[tuple[int, int]] = set()
+    counts: set[tuple[int, int]] = set()
 
     def record_counts(now: Progress) -> None:
         stats = corpus.latest().stats()
-        observation.add((stats.documents, dict(stats.nodes)["chunk"]))
+        counts.add((stats.documents, dict(stats.nodes)["chunk"]))
 
     sync(folder, corpus, splitter=Paragraphs(), rebuild=True, batch=2, progress=record_counts)
-    assert observation == {(8, 8)}
+    assert counts == {(8, 8)}
     assert dict(corpus.latest().stats().nodes) == {"chunk": 16}
 
 
 @pytest.mark.slow
 def test_without_a_rebuild_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
-    numbers: set[int] = set()
-    sync(folder, corpus, batch=2, progress=lambda now: numbers.add(corpus.latest().stats().documents))
-    assert {0, 2, 4, 6} <= numbers
+    counts: set[int] = set()
+    sync(folder, corpus, batch=2, progress=lambda now: counts.add(corpus.latest().stats().documents))
+    assert {0, 2, 4, 6} <= counts
 
 
 EMBEDDER = HashingEmbedder(16)
@@ -148,17 +148,19 @@ def test_every_part_of_a_manifest_can_be_the_reason(
     sync(folder, corpus, embedder=EMBEDDER)
     plan = planned(folder, corpus, **other)
     assert plan.rebuild
-    assert any(message.startswith(why) for message in plan.groups[0].why), plan.groups[0].why
+    assert any(reason.startswith(why) for reason in plan.groups[0].why), plan.groups[0].why
 
 
 @pytest.mark.slow
 def test_a_group_of_another_definition_is_rebuilt_with_those_below(folder: Path, corpus: Corpus) -> None:
-    definition = Definition(Sentences(), parent="part")
-    sync(folder, corpus, groups=[corpus.group("part", Definition(Paragraphs())), corpus.group("below", definition)])
+    lower_definition = Definition(Sentences(), parent="part")
+    sync(
+        folder, corpus, groups=[corpus.group("part", Definition(Paragraphs())), corpus.group("below", lower_definition)]
+    )
     other_group = corpus.group("part", Definition(SlidingWindow(size=64)))
     plan = planned(folder, corpus, groups=[other_group])
-    result = {group.group: (group.change, group.nodes) for group in plan.groups}
-    assert result == {"chunk": ("kept", 0), "part": ("rebuilt", 8), "below": ("rebuilt", 16)}
+    changes = {group.group: (group.change, group.nodes) for group in plan.groups}
+    assert changes == {"chunk": ("kept", 0), "part": ("rebuilt", 8), "below": ("rebuilt", 16)}
     assert plan.unchanged == 8
     materialise([other_group], rebuild=True)
     assert dict(corpus.latest().stats().nodes) == {"chunk": 8, "part": 8, "below": 16}
@@ -173,8 +175,11 @@ def test_models_are_not_asked_but_counted(folder: Path, corpus: Corpus) -> None:
     (folder / "new.txt").write_text("A new one.")
     plan, calls = planned(folder, corpus, groups=[group, lower_group]), Summary(model).calls()
     assert calls
-    result = {item.group: (item.change, item.nodes, item.texts, item.calls) for item in plan.groups}
-    assert result == {"chunk": ("kept", 1, 0, 0), "short": ("new", None, None, 9 * calls), "below": ("new", None, 0, 0)}
+    counts = {
+        group_plan.group: (group_plan.change, group_plan.nodes, group_plan.texts, group_plan.calls)
+        for group_plan in plan.groups
+    }
+    assert counts == {"chunk": ("kept", 1, 0, 0), "short": ("new", None, None, 9 * calls), "below": ("new", None, 0, 0)}
 
 
 @dataclass(frozen=True)
@@ -190,8 +195,8 @@ class Priced(Value):
         return self.name
 
     def priced(self, usage: Usage) -> Usage:
-        payload, text = self.usd_per_million
-        return usage.but(cost_usd=(usage.input_tokens * payload + usage.output_tokens * text) / 1e6)
+        input_usd, output_usd = self.usd_per_million
+        return usage.but(cost_usd=(usage.input_tokens * input_usd + usage.output_tokens * output_usd) / 1e6)
 
     def generate(self, prompt: Prompt, *, max_tokens: int = 512, **more: Any) -> Generation:
         SENT.append((prompt, max_tokens))
@@ -221,24 +226,24 @@ def test_tokens_and_money_are_those_of_the_prompts_that_are_then_sent(
     group = corpus.group("made", Definition(transform))
     plan = planned(folder, corpus, groups=[group])
     assert not SENT
-    (reported_group,) = [item for item in plan.groups if item.group == "made"]
+    (group_plan,) = [candidate for candidate in plan.groups if candidate.group == "made"]
     sync(folder, corpus, groups=[group])
-    assert reported_group.prompts == len(SENT) == prompts
-    total = sum(estimate_tokens(m.content) + 8 for prompt, _ in SENT for m in prompt.messages)
-    written_total = sum(maximum for _, maximum in SENT)
-    assert (reported_group.input_tokens, reported_group.output_tokens) == (total, written_total)
-    expected = transform.llm.priced(Usage(input_tokens=total, output_tokens=written_total)).cost_usd
-    assert reported_group.cost_usd == (pytest.approx(expected) if expected else None)
+    assert group_plan.prompts == len(SENT) == prompts
+    input_tokens = sum(estimate_tokens(m.content) + 8 for prompt, _ in SENT for m in prompt.messages)
+    output_tokens = sum(maximum for _, maximum in SENT)
+    assert (group_plan.input_tokens, group_plan.output_tokens) == (input_tokens, output_tokens)
+    expected = transform.llm.priced(Usage(input_tokens=input_tokens, output_tokens=output_tokens)).cost_usd
+    assert group_plan.cost_usd == (pytest.approx(expected) if expected else None)
 
 
 @pytest.mark.slow
 def test_only_what_a_change_makes_anew_costs(folder: Path, corpus: Corpus) -> None:
     first = corpus.group("made", Definition(Summary(Priced())))
     sync(folder, corpus, groups=[first])
-    second_groups = {group.group: group for group in planned(folder, corpus, groups=[first]).groups}
-    assert (second_groups["made"].prompts, second_groups["made"].cost_usd) == (0, None)
+    unchanged = {group.group: group for group in planned(folder, corpus, groups=[first]).groups}
+    assert (unchanged["made"].prompts, unchanged["made"].cost_usd) == (0, None)
     (folder / "1.txt").write_text("Whelks.")
-    changed = {group.group: group for group in planned(folder, corpus, groups=[first], known=[Priced]).groups}
+    changed = {group.group: group for group in planned(folder, corpus, groups=[first], operators=[Priced]).groups}
     assert (changed["made"].change, changed["made"].prompts) == ("kept", 1)
     other_group = corpus.group("made", Definition(Summary(Priced(), max_words=5)))
     rebuilt = {group.group: group for group in planned(folder, corpus, groups=[other_group]).groups}
@@ -270,11 +275,11 @@ def test_a_fast_plan_reads_no_file(folder: Path, corpus: Corpus) -> None:
 
 @pytest.mark.slow
 def test_texts_and_reader_lists_are_kept_in_mind(folder: Path, corpus: Corpus) -> None:
-    data: dict[str, Any] = {"access": lambda uri: ("ann",), "metadata": lambda uri: {"year": 1}}
-    sync(folder, corpus, **data)
+    arguments: dict[str, Any] = {"access": lambda uri: ("ann",), "metadata": lambda uri: {"year": 1}}
+    sync(folder, corpus, **arguments)
     add_texts(corpus, {"memo": "Whelks live under the pier."}, access=lambda uri: [])
-    assert planned(folder, corpus, **data).unchanged == 8
-    plan = planned(folder, corpus, access=lambda uri: ("bob",), metadata=data["metadata"])
+    assert planned(folder, corpus, **arguments).unchanged == 8
+    plan = planned(folder, corpus, access=lambda uri: ("bob",), metadata=arguments["metadata"])
     assert (len(plan.changed), plan.groups[0].nodes, plan.gone) == (8, 0, ())
-    plan = planned(folder, corpus, splitter=Paragraphs(), **data)
+    plan = planned(folder, corpus, splitter=Paragraphs(), **arguments)
     assert (plan.groups[0].nodes, plan.gone) == (17, ())

@@ -37,7 +37,7 @@ class Read(HTMLParser):
         self.text += data
 
 
-def made(tmp_path: Path) -> Corpus:
+def make_corpus(tmp_path: Path) -> Corpus:
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "a.pdf").write_bytes(pdf_of([["The first page."], [], ["The third page."]]))
@@ -51,11 +51,11 @@ def made(tmp_path: Path) -> Corpus:
 
 
 def test_numbers_of_all_documents(tmp_path: Path) -> None:
-    result = measure_quality(made(tmp_path).snapshot())
-    assert (result.sources, result.failed, result.given_up, result.warned) == (5, 1, 0, 1)
-    assert (result.pages, result.empty_pages, result.tables) == (6, 2, 1)
-    assert dict(result.encodings).get("cp1252") == 1
-    assert result.copies == (("a.pdf", "b.pdf"),)
+    quality = measure_quality(make_corpus(tmp_path).snapshot())
+    assert (quality.sources, quality.failed, quality.given_up, quality.warned) == (5, 1, 0, 1)
+    assert (quality.pages, quality.empty_pages, quality.tables) == (6, 2, 1)
+    assert dict(quality.encodings).get("cp1252") == 1
+    assert quality.copies == (("a.pdf", "b.pdf"),)
 
 
 def test_what_others_may_read_is_not_counted(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_others_may_read_is_not_counted(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_each_page_stands_beside_its_chunks(tmp_path: Path) -> None:
-    html = "".join(render_page(made(tmp_path).snapshot(), frozenset()))
+    html = "".join(render_page(make_corpus(tmp_path).snapshot(), frozenset()))
     matches = re.findall(r'page 3</span><div class="text">(.*?)</div></div><div>(.*?)</div></div>', html)
     assert ["The third page." in first and "The third page." in second for first, second in matches] == [True, True]
     assert html.index("locked.pdf") < html.index("old.txt") < html.index("<b>a.pdf</b>")

@@ -33,7 +33,7 @@ def read(datasets: Path, name: str) -> Reading:
     return reader.read(Blob(name, (datasets / "documents" / name).read_bytes()))
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -47,18 +47,18 @@ SUFFIXES = (
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_must_be_found_is_found(shared_datasets: Path, suffix: str) -> None:
     pytest.importorskip(NEEDS.get(suffix, "json"))
-    found_rows = [row for row in rows(shared_datasets) if row["file"].endswith(suffix) and not row["encrypted"]]
-    assert found_rows
-    for row in found_rows:
+    manifest_rows = [row for row in rows(shared_datasets) if row["file"].endswith(suffix) and not row["encrypted"]]
+    assert manifest_rows
+    for row in manifest_rows:
         document = read(shared_datasets, row["file"]).document
         name = Path(row["file"]).name
-        for expected_value in row["must_contain"]:
-            assert (folded(expected_value) in folded(document.text)) != ((name, expected_value) in OTHERWISE), (
+        for words in row["must_contain"]:
+            assert (fold(words) in fold(document.text)) != ((name, words) in OTHERWISE), (
                 name,
-                expected_value,
+                words,
             )
         for heading in document.headings:
-            assert folded(heading.text)[:5] in folded(document.text[heading.start : heading.start + 200])
+            assert fold(heading.text)[:5] in fold(document.text[heading.start : heading.start + 200])
         for node in cut_document(document, SlidingWindow()):
             assert node.span is not None
             assert document.text[node.span.start : node.span.end] == node.text
@@ -83,7 +83,7 @@ ALSO = {
 @pytest.mark.parametrize("name", ALSO)
 def test_what_else_must_be_found(shared_datasets: Path, name: str) -> None:
     pytest.importorskip(NEEDS.get(name[name.rfind(".") :], "json"))
-    assert ALSO[name] in folded(read(shared_datasets, f"files/{name}").document.text)
+    assert ALSO[name] in fold(read(shared_datasets, f"files/{name}").document.text)
 
 
 def test_every_file_has_a_reader(shared_datasets: Path) -> None:

@@ -84,8 +84,8 @@ def test_a_redacted_store_has_the_text_nowhere_and_quotes_are_in_their_place(
     second_output = spolia(*index).json
     changed = spolia(*index, "--redact", f"{tmp_path / 'names.py'}:Names", "--workers", 0).json
     assert (second_output["unchanged"], changed["unchanged"]) == (3, 0)
-    text = b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file())
-    assert (MAIL.encode() in text, b"Aalborg" in text) == (False, True)
+    stored = b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file())
+    assert (MAIL.encode() in stored, b"Aalborg" in stored) == (False, True)
     hits = spolia("search", "Aalborg harbour", "--store", store, "--flow", "bm25", "--top-k", 1, "--json").json["hits"]
     (hit,) = hits
     start, end = hit["span"]["start"], hit["span"]["end"]
@@ -115,5 +115,5 @@ def test_a_trace_has_kinds_in_place_of_what_is_redacted(tmp_path: Path) -> None:
             flow(Query("Is there a harbour?"))
         ((cached,),) = runs.database.read("SELECT count(*) FROM cache")
         assert cached > 0
-    text = b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
-    assert MAIL.encode() not in text
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert MAIL.encode() not in stored

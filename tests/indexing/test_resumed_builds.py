@@ -62,7 +62,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "notes.spolia"))
 
 
-def found(corpus: Corpus, text: str, group: str = "chunk") -> list[str]:
+def search_uris(corpus: Corpus, text: str, group: str = "chunk") -> list[str]:
     return [node.uri for node in BM25(corpus.group(group))(Query(text)).nodes]
 
 
@@ -76,7 +76,7 @@ def test_a_main_group_that_was_dropped_is_made_again_of_what_is_there(folder: Pa
     assert (group.change, group.nodes) == ("new", 4)
     report = sync(folder, corpus, splitter=Sentences(), embedder=EMBEDDER)
     assert (report.chunks, report.unchanged, report.unmade) == (4, 3, ())
-    assert found(corpus, "moon") == ["tides.txt"]
+    assert search_uris(corpus, "moon") == ["tides.txt"]
     assert reports(corpus)["tides.txt"].chunks == 2
     assert corpus.latest().check() == []
     assert sync(folder, corpus, splitter=Sentences(), embedder=EMBEDDER).chunks == 0
@@ -123,10 +123,10 @@ def test_a_rebuild_of_the_main_group_keeps_groups_that_are_not_made_from_it(fold
     titles = corpus.group("title", Definition(titled))
     sync(folder, corpus, splitter=Paragraphs(), groups=[titles, corpus.group("sentence")])
     ASKED.clear()
-    report = sync(folder, corpus, splitter=SlidingWindow(size=50, overlap=0), known=[titled], rebuild=True)
+    report = sync(folder, corpus, splitter=SlidingWindow(size=50, overlap=0), operators=[titled], rebuild=True)
     assert ASKED == []
     assert set(corpus.latest().groups()) == {"chunk", "sentence", "title"}
-    assert found(corpus, "salt", "title") == ["salt.txt"]
+    assert search_uris(corpus, "salt", "title") == ["salt.txt"]
     assert report.chunks == dict(corpus.latest().stats().nodes)["chunk"]
     assert corpus.latest().check() == []
 
@@ -137,20 +137,20 @@ def test_a_rebuild_makes_groups_again_that_are_made_from_the_main_one(folder: Pa
     sync(folder, corpus, splitter=Paragraphs(), groups=[titles])
     previous_generation = corpus.latest().generation
     ASKED.clear()
-    with pytest.raises(GroupError, match=r"'title' is made from 'chunk'.*Nothing was changed.*known=.*drop title"):
+    with pytest.raises(GroupError, match=r"'title' is made from 'chunk'.*Nothing was changed.*operators=.*drop title"):
         sync(folder, corpus, splitter=Sentences(), rebuild=True)
     assert corpus.latest().generation == previous_generation
-    plan = planned(folder, corpus, splitter=Sentences(), known=[titled])
-    assert [(group.group, group.change, group.nodes) for group in plan.groups] == [
+    plan = planned(folder, corpus, splitter=Sentences(), operators=[titled])
+    assert [(group_plan.group, group_plan.change, group_plan.nodes) for group_plan in plan.groups] == [
         ("chunk", "rebuilt", 4),
         ("title", "rebuilt", 4),
     ]
     ASKED.clear()
-    sync(folder, corpus, splitter=Sentences(), known=[titled], rebuild=True)
+    sync(folder, corpus, splitter=Sentences(), operators=[titled], rebuild=True)
     assert len(ASKED) == 4
     assert dict(corpus.latest().stats().nodes) == {"chunk": 4, "title": 4}
     assert corpus.latest().check() == []
-    assert sync(folder, corpus, splitter=Sentences(), known=[titled]).unmade == ()
+    assert sync(folder, corpus, splitter=Sentences(), operators=[titled]).unmade == ()
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_another_embedder_cuts_nothing_again(folder: Path, corpus: Corpus) -> No
     sync(folder, corpus, splitter=Paragraphs(), embedder=EMBEDDER, groups=[titles])
     ASKED.clear()
     other_embedder = HashingEmbedder(32)
-    report = sync(folder, corpus, splitter=Paragraphs(), embedder=other_embedder, rebuild=True, known=[titled])
+    report = sync(folder, corpus, splitter=Paragraphs(), embedder=other_embedder, rebuild=True, operators=[titled])
     assert (ASKED, report.embedded, report.chunks) == ([], 4, 0)
     assert corpus.latest().manifest("chunk").embedder == other_embedder.name
     assert reports(corpus)["tides.txt"].chunks == 2
@@ -175,15 +175,15 @@ def test_an_abandoned_group_is_left_behind_and_the_others_go_on(folder: Path, co
     ((group, reason),) = report.behind
     assert group == "title"
     assert "titled" in reason
-    for way in ("known=", "definition", "spolia groups drop title"):
+    for way in ("operators=", "definition", "spolia groups drop title"):
         assert way in reason
     assert [(lack.uri, lack.group) for lack in report.unmade] == [("moss.txt", "title")]
-    assert found(corpus, "moss") == found(corpus, "moss", "sentence") == ["moss.txt"]
-    assert found(corpus, "salt", "title") == ["salt.txt"]
+    assert search_uris(corpus, "moss") == search_uris(corpus, "moss", "sentence") == ["moss.txt"]
+    assert search_uris(corpus, "salt", "title") == ["salt.txt"]
     assert corpus.latest().check() == []
-    later = sync(folder, corpus, known=[titled])
+    later = sync(folder, corpus, operators=[titled])
     assert (later.behind, later.unmade) == ((), ())
-    assert found(corpus, "moss", "title") == ["moss.txt"]
+    assert search_uris(corpus, "moss", "title") == ["moss.txt"]
 
 
 @pytest.mark.slow
@@ -192,28 +192,28 @@ def test_what_was_embedded_is_kept_when_a_run_is_interrupted(folder: Path, corpu
     embedder = Interrupted(16)
     with pytest.raises(KeyboardInterrupt):
         sync(folder, corpus, splitter=Paragraphs(), embedder=embedder)
-    count = len(EMBEDDED)
-    assert count
+    embedded_count = len(EMBEDDED)
+    assert embedded_count
     assert corpus.latest().groups() == ()
     report = sync(folder, corpus, splitter=Paragraphs(), embedder=HashingEmbedder(16))
-    assert report.embedded == 304 - count
+    assert report.embedded == 304 - embedded_count
     assert corpus.latest().check() == []
 
 
 def test_who_searches_while_the_first_run_is_under_way_is_told_so(folder: Path, corpus: Corpus) -> None:
-    texts: list[str] = []
+    messages: list[str] = []
     reader = Corpus(corpus.path, wait_s=0)
 
     def search_once(now: object) -> None:
-        if not texts:
+        if not messages:
             with pytest.raises(StoreBusy, match="no group 'chunk' yet") as busy:
-                found(reader, "moon")
-            texts.append(str(busy.value))
+                search_uris(reader, "moon")
+            messages.append(str(busy.value))
 
     sync(folder, corpus, progress=search_once)
-    assert "is being indexed, by this process" in texts[0]
-    assert "Published so far: 0 documents" in texts[0]
-    assert found(reader, "moon") == ["tides.txt"]
+    assert "is being indexed, by this process" in messages[0]
+    assert "Published so far: 0 documents" in messages[0]
+    assert search_uris(reader, "moon") == ["tides.txt"]
 
 
 @pytest.mark.slow
@@ -229,10 +229,10 @@ def test_an_embedder_that_is_left_out_is_named(folder: Path, corpus: Corpus) -> 
 
 @pytest.mark.slow
 def test_groups_below_an_abandoned_one_follow_when_it_does(folder: Path, corpus: Corpus) -> None:
-    group = corpus.group("word", Definition(Sentences(), parent="title"))
-    sync(folder, corpus, groups=[corpus.group("title", Definition(titled)), group])
+    lower_group = corpus.group("word", Definition(Sentences(), parent="title"))
+    sync(folder, corpus, groups=[corpus.group("title", Definition(titled)), lower_group])
     (folder / "moss.txt").write_text("Moss grows slowly.")
     sync(folder, Corpus(corpus.path))
-    assert found(corpus, "moss", "word") == []
-    sync(folder, corpus, known=[titled])
-    assert found(corpus, "moss", "word") == ["moss.txt"]
+    assert search_uris(corpus, "moss", "word") == []
+    sync(folder, corpus, operators=[titled])
+    assert search_uris(corpus, "moss", "word") == ["moss.txt"]

@@ -10,7 +10,7 @@ from spolia.core.sentences import sentences
 from tests.cases import check_each
 
 
-def found(text: str) -> list[str]:
+def sentences_of(text: str) -> list[str]:
     return [text[start:end] for start, end in sentences(text)]
 
 
@@ -43,7 +43,7 @@ def found(text: str) -> list[str]:
     ],
 )
 def test_sentences_of_many_scripts(text: str, expected: list[str]) -> None:
-    assert found(text) == expected
+    assert sentences_of(text) == expected
 
 
 def test_a_line_break_in_wrapped_text_does_not_end_a_sentence() -> None:
@@ -53,13 +53,13 @@ def test_a_line_break_in_wrapped_text_does_not_end_a_sentence() -> None:
         "characters, so that the line break inside it is not the end of a sentence at\n"
         "all. Another one."
     )
-    assert [len(sentence.splitlines()) for sentence in found(text)] == [1, 3, 1]
+    assert [len(sentence.splitlines()) for sentence in sentences_of(text)] == [1, 3, 1]
 
 
 def test_thai_is_cut_at_spaces_between_long_phrases_only() -> None:
     first = "ประเทศไทยเป็นประเทศที่ตั้งอยู่ในภูมิภาคเอเชียตะวันออกเฉียงใต้"
-    assert found(f"{first} มีพรมแดนติดกับประเทศพม่าและลาว") == [first, "มีพรมแดนติดกับประเทศพม่าและลาว"]
-    assert len(found("พ.ศ. 2550 ใน กรุงเทพ")) == 1
+    assert sentences_of(f"{first} มีพรมแดนติดกับประเทศพม่าและลาว") == [first, "มีพรมแดนติดกับประเทศพม่าและลาว"]
+    assert len(sentences_of("พ.ศ. 2550 ใน กรุงเทพ")) == 1
 
 
 @pytest.mark.slow
@@ -70,8 +70,8 @@ def test_every_character_but_blanks_is_in_exactly_one_sentence(text: str) -> Non
     covered = [0] * len(text)
     for start, end in sentences(text):
         assert text[start:end] == text[start:end].strip() != ""
-        for index in range(start, end):
-            covered[index] += 1
+        for position in range(start, end):
+            covered[position] += 1
     for character, times in zip(text, covered, strict=True):
         assert times == 1 or (times == 0 and character.isspace())
 

@@ -50,12 +50,12 @@ def split(text: str, splitter: SlidingWindow, *headings: int) -> list[Node]:
     return nodes
 
 
-def covered(text: str, nodes: list[Node]) -> bool:
-    content = bytearray(len(text))
+def covers_text(text: str, nodes: list[Node]) -> bool:
+    marks = bytearray(len(text))
     for node in nodes:
         assert node.span is not None
-        content[node.span.start : node.span.end] = b"\1" * (node.span.end - node.span.start)
-    return all(mark or character.isspace() for mark, character in zip(content, text, strict=True))
+        marks[node.span.start : node.span.end] = b"\1" * (node.span.end - node.span.start)
+    return all(mark or character.isspace() for mark, character in zip(marks, text, strict=True))
 
 
 def starts(nodes: list[Node]) -> list[int]:
@@ -77,21 +77,21 @@ def test_windows_cover_the_text_exactly_and_are_never_too_long(
     text = "".join(pieces)
     headings = data.draw(st.lists(st.integers(0, len(text)), max_size=3, unique=True))
     nodes = split(text, SlidingWindow(size, overlap, tokenizer=tokenizer), *headings)
-    assert covered(text, nodes)
+    assert covers_text(text, nodes)
     assert starts(nodes) == sorted(set(starts(nodes)))
 
 
 @settings(max_examples=60)
 @given(st.text(max_size=400), st.integers(1, 30))
 def test_any_text_is_covered(text: str, size: int) -> None:
-    assert covered(text, split(text, SlidingWindow(size, 0)))
+    assert covers_text(text, split(text, SlidingWindow(size, 0)))
 
 
 @check_each("text", SCRIPTS)
 def test_round_trip_in_every_script(text: str) -> None:
     nodes = split(text * 99, SlidingWindow(size=50, overlap=10))
     assert len(nodes) > 5
-    assert covered(text * 99, nodes)
+    assert covers_text(text * 99, nodes)
     for node in nodes:  # no window begins in the middle of what is one character to a reader
         assert not node.text.startswith(("\u0301", "\u200d", "\ufe0f", "🏽", "\u0e35", "\u094d"))
 

@@ -67,10 +67,10 @@ def corpus(address: str) -> Corpus:
 
 
 def texts(corpus: Corpus) -> dict[str, list[str]]:
-    new_texts: dict[str, list[str]] = {}
+    texts_by_uri: dict[str, list[str]] = {}
     for node in corpus.snapshot().all_nodes("chunk"):
-        new_texts.setdefault(node.uri, []).append(node.text)
-    return new_texts
+        texts_by_uri.setdefault(node.uri, []).append(node.text)
+    return texts_by_uri
 
 
 def counts(report: SyncReport) -> tuple[int, ...]:
@@ -78,7 +78,7 @@ def counts(report: SyncReport) -> tuple[int, ...]:
     return report.added, report.changed, report.moved, report.removed, report.unchanged
 
 
-def found(corpus: Corpus, text: str) -> list[str]:
+def search_uris(corpus: Corpus, text: str) -> list[str]:
     snapshot = corpus.snapshot()
     hits = snapshot.search("chunk", text, 5, frozenset())
     return [node.uri for node in snapshot.nodes([key for key, _ in hits], frozenset())]
@@ -101,7 +101,7 @@ def test_a_folder_is_indexed_and_can_be_searched(folder: Path, corpus: Corpus) -
     report = sync(folder, corpus)
     assert counts(report) == (3, 0, 0, 0, 0)
     assert set(texts(corpus)) == {"a.txt", "b.md", "sub/c.html"}
-    assert found(corpus, "wolves") == ["sub/c.html"]
+    assert search_uris(corpus, "wolves") == ["sub/c.html"]
     assert report.chunks == 3
     assert corpus.snapshot().check() == []
 
@@ -134,12 +134,12 @@ def test_a_file_with_another_time_and_the_same_content_is_not_read_again(folder:
 @pytest.mark.slow
 def test_a_moved_file_costs_nothing(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus, embedder=Letters())
-    previous_value = {node.id for node in corpus.snapshot().all_nodes("chunk")}
+    previous_ids = {node.id for node in corpus.snapshot().all_nodes("chunk")}
     (folder / "a.txt").rename(folder / "sub" / "moved.txt")
     report = sync(folder, corpus, embedder=Letters())
     assert counts(report) == (0, 0, 1, 0, 2)
-    assert {node.id for node in corpus.snapshot().all_nodes("chunk")} == previous_value
-    assert found(corpus, "arches") == ["sub/moved.txt"]
+    assert {node.id for node in corpus.snapshot().all_nodes("chunk")} == previous_ids
+    assert search_uris(corpus, "arches") == ["sub/moved.txt"]
     assert report.embedded == 0
     assert "a.txt" not in corpus.snapshot().sources()
 
@@ -163,10 +163,10 @@ def test_a_deleted_file_is_gone_and_returns_without_embedding(folder: Path, corp
     (folder / "a.txt").unlink()
     report = sync(folder, corpus, embedder=Letters())
     assert counts(report) == (0, 0, 0, 1, 2)
-    assert found(corpus, "arches") == []
+    assert search_uris(corpus, "arches") == []
     (folder / "a.txt").write_text("Arches stand on piers.")
     assert sync(folder, corpus, embedder=Letters()).embedded == 0
-    assert found(corpus, "arches") == ["a.txt"]
+    assert search_uris(corpus, "arches") == ["a.txt"]
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_copies_share_their_nodes(folder: Path, corpus: Corpus) -> None:
     assert len(list(corpus.snapshot().all_nodes("chunk"))) == 3
     (folder / "a.txt").unlink()
     sync(folder, corpus)
-    assert found(corpus, "arches") == ["copy.txt"]
+    assert search_uris(corpus, "arches") == ["copy.txt"]
 
 
 @pytest.mark.slow
@@ -187,7 +187,7 @@ def test_two_files_that_change_places(folder: Path, corpus: Corpus) -> None:
     (folder / "a.txt").write_text(z)
     (folder / "z.txt").write_text(a)
     report = sync(folder, corpus, embedder=Letters())
-    assert (found(corpus, "zebras"), found(corpus, "arches")) == (["a.txt"], ["z.txt"])
+    assert (search_uris(corpus, "zebras"), search_uris(corpus, "arches")) == (["a.txt"], ["z.txt"])
     assert report.embedded == 0
     assert corpus.snapshot().check() == []
 
@@ -197,17 +197,17 @@ def test_what_was_read_is_published_after_a_while_however_little_it_is(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spolia.indexing.sync.sync_run.LONGEST_UNPUBLISHED_S", 0.0)
-    numbers: list[int] = []
+    counts: list[int] = []
 
     def stop(now: Progress) -> None:
-        numbers.append(len(corpus.latest().sources()))
+        counts.append(len(corpus.latest().sources()))
         if now.done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         sync(folder, corpus, progress=stop, workers=0)
     assert len(corpus.latest().sources()) >= 2
-    assert sorted(numbers) == numbers
+    assert sorted(counts) == counts
     monkeypatch.undo()
     assert sync(folder, corpus).failed == ()
     assert corpus.latest().check() == []
@@ -217,15 +217,15 @@ def test_what_was_read_is_published_after_a_while_however_little_it_is(
 def test_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
     for number in range(10):
         (folder / f"n{number}.txt").write_text(f"Passage number {number}.")
-    results: list[tuple[int, int]] = []
+    published: list[tuple[int, int]] = []
 
     def record_progress(progress: Progress) -> None:
-        results.append((progress.done, sum(1 for _ in corpus.snapshot().documents())))
+        published.append((progress.done, sum(1 for _ in corpus.snapshot().documents())))
 
     report = sync(folder, corpus, batch=4, progress=record_progress)
     assert report.generation == 4
-    assert [target for _, target in results] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12]
-    assert [done for done, _ in results] == list(range(1, 14))
+    assert [count for _, count in published] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12]
+    assert [done for done, _ in published] == list(range(1, 14))
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_other_parts_are_refused_naming_both(
 @pytest.mark.slow
 def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
-    previous_value = [node.id for node in corpus.snapshot().all_nodes("chunk")]
+    previous_ids = [node.id for node in corpus.snapshot().all_nodes("chunk")]
     whole = planned(folder, corpus, embedder=Letters())
     (plan,) = whole.groups
     assert not whole.rebuild
@@ -277,7 +277,7 @@ def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder:
     report = sync(folder, corpus, embedder=Letters())
     assert (report.unchanged, report.chunks, report.embedded) == (3, 0, 3)
     snapshot = corpus.snapshot()
-    assert [node.id for node in snapshot.all_nodes("chunk")] == previous_value
+    assert [node.id for node in snapshot.all_nodes("chunk")] == previous_ids
     assert snapshot.manifest("chunk").embedder == Letters().name
     assert len(Dense(corpus.group(), Letters())(Query("stone"))) == 3
     assert snapshot.check() == []
@@ -327,18 +327,18 @@ def test_the_report_of_each_document_is_kept_in_the_store(folder: Path, corpus: 
     (folder / "korean.txt").write_text("서울은 대한민국의 수도이다.")
     (folder / "empty.txt").write_text("")
     report = sync(folder, corpus, embedder=Letters())
-    existing_reports = reports(corpus)
-    assert existing_reports["p.pdf"] == DocumentReport(
+    document_reports = reports(corpus)
+    assert document_reports["p.pdf"] == DocumentReport(
         "pdf", 15, pages=2, empty_pages=(2,), chunks=1, tokens=5,
     )  # fmt: skip
-    assert existing_reports["long.txt"].beyond_window == existing_reports["long.txt"].chunks == 1
-    assert "window" in existing_reports["long.txt"].warnings[0]
-    assert existing_reports["latin.txt"].encoding == "cp1252"
-    assert "knows" in existing_reports["korean.txt"].warnings[0]
-    assert existing_reports["empty.txt"] == DocumentReport(
+    assert document_reports["long.txt"].beyond_window == document_reports["long.txt"].chunks == 1
+    assert "window" in document_reports["long.txt"].warnings[0]
+    assert document_reports["latin.txt"].encoding == "cp1252"
+    assert "knows" in document_reports["korean.txt"].warnings[0]
+    assert document_reports["empty.txt"] == DocumentReport(
         "text", 0, tokens=0, encoding="utf-8", warnings=("It has no text.",)
     )
-    assert existing_reports["a.txt"].warnings == ()
+    assert document_reports["a.txt"].warnings == ()
     assert report.warned == 4
 
 
@@ -349,10 +349,10 @@ def test_a_document_too_long_to_list_its_nodes_is_the_same(
     (folder / "copy.txt").write_text("Arches stand on piers.")
     monkeypatch.setattr("spolia.stores.groups.nodes.LISTED", 0)
     sync(folder, corpus, embedder=Letters())
-    existing_reports = reports(corpus)
+    document_reports = reports(corpus)
     assert (
-        existing_reports["a.txt"]
-        == existing_reports["copy.txt"]
+        document_reports["a.txt"]
+        == document_reports["copy.txt"]
         == DocumentReport("text", 22, chunks=1, tokens=6, encoding="utf-8")
     )
     assert texts(corpus)["a.txt"] == ["Arches stand on piers."]

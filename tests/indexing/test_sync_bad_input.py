@@ -77,12 +77,12 @@ def test_what_cannot_be_looked_at_is_not_taken_for_gone(
     for name in ("sub/a.txt", "sub/below/b.txt"):
         (folder / name).write_text("Still there.")
     sync(folder, corpus)
-    original = os.lstat
+    lstat = os.lstat
 
     def refused(path: Any, *, dir_fd: int | None = None) -> os.stat_result:
         if path in ("a.txt", "below"):  # as of a folder that may be listed, and not searched
             raise PermissionError(13, "Permission denied")
-        return original(path, dir_fd=dir_fd)
+        return lstat(path, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "lstat", refused)
     report = sync(folder, corpus)
@@ -98,11 +98,11 @@ def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkey
     read: list[str] = []
     load = files.load
 
-    def noted(path: str, **options: Any) -> files.Loaded:
+    def note_path(path: str, **options: Any) -> files.Loaded:
         read.append(Path(path).name)
         return load(path, **options)
 
-    monkeypatch.setattr("spolia.indexing.sync.files.load", noted)
+    monkeypatch.setattr("spolia.indexing.sync.files.load", note_path)
     second_summary = sync(folder, corpus, retry=False)
     assert (second_summary.failed, second_summary.unchanged, second_summary.generation, read) == (
         first.failed,
@@ -147,8 +147,8 @@ def test_a_folder_is_told_apart_by_more_than_some_names_and_sizes(tmp_path: Path
     (notes / "README.txt").write_text("About notes.")
     (other_folder / "README.txt").write_text("About this.")
     sync(notes, corpus)
-    for folder, text in ((other_folder, "1 of them is"), (notes / "hr", "none of them is")):
-        with pytest.raises(FolderError, match=f"holds 10 documents of {notes}, and {text} in {folder}"):
+    for folder, shared in ((other_folder, "1 of them is"), (notes / "hr", "none of them is")):
+        with pytest.raises(FolderError, match=f"holds 10 documents of {notes}, and {shared} in {folder}"):
             sync(folder, corpus)
     copied = shutil.copytree(notes, tmp_path / "copied")
     assert sync(copied, corpus).unchanged == 10
@@ -182,12 +182,12 @@ def test_what_is_in_a_folder_that_cannot_be_listed_is_kept(
     (folder / "sub").mkdir()
     (folder / "sub" / "a.txt").write_text("Inside.")
     sync(folder, corpus)
-    original = os.open
+    open_path = os.open
 
     def refuse(path: str, *arguments: Any, **more: Any) -> int:
         if str(path).endswith("sub"):
             raise PermissionError(13, "Permission denied", path)
-        return original(path, *arguments, **more)
+        return open_path(path, *arguments, **more)
 
     monkeypatch.setattr("spolia.indexing.sync.files.os.open", refuse)
     report = sync(folder, corpus)
@@ -279,11 +279,11 @@ def test_a_file_that_cannot_be_opened_keeps_what_was_known(
 def before_each_read(monkeypatch: pytest.MonkeyPatch, happens: Callable[[str], None]) -> None:
     load = files.load
 
-    def read_late(path: str, **options: Any) -> files.Loaded:
+    def load_after(path: str, **options: Any) -> files.Loaded:
         happens(path)
         return load(path, **options)
 
-    monkeypatch.setattr("spolia.indexing.sync.files.load", read_late)
+    monkeypatch.setattr("spolia.indexing.sync.files.load", load_after)
 
 
 @pytest.mark.parametrize("what", ["sub/a.txt", "sub", "."])
@@ -340,11 +340,11 @@ def test_a_link_that_leads_out_once_it_was_looked_at_is_not_followed(
     read = os.readlink
 
     def read_late(path: Any, **options: Any) -> Any:
-        result = read(path, **options)
+        link_target = read(path, **options)
         if not os.path.samefile(folder / "link.txt", tmp_path / "secret.txt"):
             (folder / "link.txt").unlink()
             (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
-        return result
+        return link_target
 
     monkeypatch.setattr(os, "readlink", read_late)
     report = sync(folder, corpus, workers=0)
@@ -442,10 +442,10 @@ def test_a_folder_or_file_that_is_deleted_while_the_folder_is_listed_counts_as_n
 
     @contextmanager
     def list_late(path: str) -> Iterator[tuple[int, list[str]]]:
-        with listed(path) as result:
+        with listed(path) as opened:
             (folder / "gone.txt").unlink(missing_ok=True)
             shutil.rmtree(folder / "sub", ignore_errors=True)
-            yield result
+            yield opened
 
     monkeypatch.setattr(files, "_open_folder", list_late)
     report = sync(folder, corpus)
@@ -463,8 +463,8 @@ def test_a_folder_that_vanishes_as_a_whole_while_it_is_listed_takes_nothing_in_i
 
     @contextmanager
     def list_late(path: str) -> Iterator[tuple[int, list[str]]]:
-        with listed(path) as result:
-            yield result
+        with listed(path) as opened:
+            yield opened
             folder.rename(folder.parent / "elsewhere")
             folder.mkdir()
 
@@ -512,11 +512,11 @@ def test_links(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
     report = sync(folder, corpus)
     assert texts(corpus) == {"alias.txt": GOOD}  # the document that good.txt holds too
     assert set(corpus.snapshot().sources()) == {"alias.txt", "good.txt"}
-    reported_texts = reasons(report)
-    assert set(reported_texts) == {"loop", "self", "file.txt", "out", "broken.txt"}
-    assert "out of the folder" in reported_texts["file.txt"]
-    assert "out of the folder" in reported_texts["out"]
-    assert "leads nowhere" in reported_texts["broken.txt"]
+    reason_by_uri = reasons(report)
+    assert set(reason_by_uri) == {"loop", "self", "file.txt", "out", "broken.txt"}
+    assert "out of the folder" in reason_by_uri["file.txt"]
+    assert "out of the folder" in reason_by_uri["out"]
+    assert "leads nowhere" in reason_by_uri["broken.txt"]
     sync(folder, corpus, follow_links=True)
     assert "out/secret.txt" in corpus.snapshot().sources()
     assert not any(uri.startswith("out/deep/loop") for uri in corpus.snapshot().sources())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.files import FAIL_POINTS
-from tests.stores.test_crashes import results, wrong_after
+from tests.stores.test_crashes import problems_after, run_kills
 
 KILLS = 4
 NOT_BY_SYNC = {
@@ -26,9 +26,9 @@ NOT_BY_SYNC = {
 
 @pytest.mark.slow
 def test_killed_anywhere_it_ends_with_the_same_rows(fast_folder: Path) -> None:
-    end, *killed = results(fast_folder, *FAIL_POINTS, "--random", str(KILLS), "2", module="tests.indexing.kills")
+    end, *killed = run_kills(fast_folder, *FAIL_POINTS, "--random", str(KILLS), "2", module="tests.indexing.kills")
     assert end["wrong"] == []
-    assert wrong_after(killed) == {}
+    assert problems_after(killed) == {}
     passed = {result["at"] for result in killed if result["killed"]}
     elsewhere = ("graphs.", "databases.", "vectors.join", "vectors.move")
     assert {point for point in FAIL_POINTS if not point.startswith(elsewhere)} - passed == NOT_BY_SYNC

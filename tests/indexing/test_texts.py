@@ -223,8 +223,8 @@ def test_a_temporary_corpus_is_deleted_after_an_error(folder: Path, tmp_path: Pa
 
 
 def test_two_temporary_corpora_at_the_same_time_are_two(folder: Path) -> None:
-    with temporary({"salt": SALT}) as item, temporary(folder) as other_corpus:
-        assert texts(item) == {"text:salt": SALT}
+    with temporary({"salt": SALT}) as corpus, temporary(folder) as other_corpus:
+        assert texts(corpus) == {"text:salt": SALT}
         assert texts(other_corpus) == {"stones.txt": STONES, "sub/roads.txt": ROADS}
 
 

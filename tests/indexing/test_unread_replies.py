@@ -66,9 +66,9 @@ def test_sync_tells_how_often_while_it_builds_and_while_it_follows(folder: Path,
 )
 def test_materialise_tells_how_often(folder: Path, corpus: Corpus, transform: Transform, said: str) -> None:
     sync(folder, corpus)
-    missing_nodes = materialise([corpus.group("made", Definition(transform))])
-    assert [lack.reason[: len(said)] for lack in missing_nodes] == [said] * bool(said)
-    assert [(lack.document, lack.uri, lack.group) for lack in missing_nodes] == [("", "", "made")] * bool(said)
+    lacks = materialise([corpus.group("made", Definition(transform))])
+    assert [lack.reason[: len(said)] for lack in lacks] == [said] * bool(said)
+    assert [(lack.document, lack.uri, lack.group) for lack in lacks] == [("", "", "made")] * bool(said)
     assert materialise([corpus.group("made", Definition(transform))]) == ()
 
 

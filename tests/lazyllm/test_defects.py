@@ -247,9 +247,9 @@ def test_two_lambdas_that_look_alike_are_not_taken_for_one_another(folder: Path,
 
     assert of("a").digest != of("b").digest
     sync(folder, corpus)
-    for item in (of("a"), of("b")):
+    for splitter in (of("a"), of("b")):
         with pytest.raises(GroupError, match="a lambda has no name"):
-            materialise([corpus.group("lambda", Definition(item))])
+            materialise([corpus.group("lambda", Definition(splitter))])
 
 
 @pytest.mark.slow
@@ -291,16 +291,16 @@ def test_an_embedding_can_be_added_to_a_group_that_is_there(folder: Path, corpus
     sync(folder, corpus)
     embedding, other_embedding = Embedding(SMALL), Embedding(LARGE, index)
     materialise([corpus.group("more", Definition(Sentences(), embeddings=(embedding,)))])
-    previous_value = {node.id for node in corpus.snapshot().all_nodes("more")}
-    count = len({node.indexed_text for node in corpus.snapshot().all_nodes("more")})
+    ids_before = {node.id for node in corpus.snapshot().all_nodes("more")}
+    text_count = len({node.indexed_text for node in corpus.snapshot().all_nodes("more")})
     group_with_both = corpus.group("more", Definition(Sentences(), embeddings=(embedding, other_embedding)))
     plans = {group.group: group for group in planned(folder, corpus, groups=[group_with_both]).groups}
-    assert (plans["more"].change, plans["more"].nodes, plans["more"].texts) == ("embedded", 0, count)
+    assert (plans["more"].change, plans["more"].nodes, plans["more"].texts) == ("embedded", 0, text_count)
     with Run() as run:
         ranking = across(group_with_both, (SMALL, LARGE), 6)(Query("The dome is of stone."))
     assert len(ranking) == 6
-    assert run.usage.embedded == count + 2  # by the new embedder alone, and the question by both
-    assert {node.id for node in corpus.snapshot().all_nodes("more")} == previous_value
+    assert run.usage.embedded == text_count + 2  # by the new embedder alone, and the question by both
+    assert {node.id for node in corpus.snapshot().all_nodes("more")} == ids_before
     assert Dense(group_with_both, LARGE, 1)(Query("The dome is of stone.")).nodes[0].text == "The dome is of stone."
     assert len(Dense(corpus.group("more"), LARGE, 20)(Query("stone"))) == 20
     (folder / "new.txt").write_text("Something new.")
@@ -317,16 +317,16 @@ def test_the_signature_covers_model_prompt_and_parameters(tmp_path: Path) -> Non
     prompt.write_text("Say it in short: {{text}}")
     llm = ScriptedModel(("yes",))
     own = Summary(llm, role=Summary.role.but(prompt=str(prompt)))
-    found_texts = [
+    signatures = [
         signed(Summary(llm)),
         signed(Summary(ScriptedModel(("no",)))),
         signed(Summary(llm, max_words=9)),
         signed(own),
     ]
-    assert len(set(found_texts)) == 4
-    assert signed(Summary(ScriptedModel(("yes",)))) == found_texts[0]
+    assert len(set(signatures)) == 4
+    assert signed(Summary(ScriptedModel(("yes",)))) == signatures[0]
     prompt.write_text("Say it in one word: {{text}}")
-    assert signed(Summary(llm, role=Summary.role.but(prompt=str(prompt)))) != found_texts[3]
+    assert signed(Summary(llm, role=Summary.role.but(prompt=str(prompt)))) != signatures[3]
 
 
 @dataclass(frozen=True)

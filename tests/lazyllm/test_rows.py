@@ -142,9 +142,9 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
 
 def rows() -> dict[str, str]:
     """What the page says of each row, in our column."""
-    matches = re.findall(r"^\| ([A-Z]\d+) \|.*? \| (.+) \|$", PAGE.read_text(), re.M)
-    assert len(matches) == len(dict(matches))
-    return dict(matches)
+    pairs = re.findall(r"^\| ([A-Z]\d+) \|.*? \| (.+) \|$", PAGE.read_text(), re.M)
+    assert len(pairs) == len(dict(pairs))
+    return dict(pairs)
 
 
 def here() -> set[str]:
@@ -153,12 +153,12 @@ def here() -> set[str]:
 
 
 def test_the_page_has_every_row() -> None:
-    expected_value = {"D": 15, "N": 4, "G": 12, "S": 10, "R": 7, "M": 4}
-    assert set(rows()) == {f"{letter}{n}" for letter, count in expected_value.items() for n in range(1, count + 1)}
+    counts = {"D": 15, "N": 4, "G": 12, "S": 10, "R": 7, "M": 4}
+    assert set(rows()) == {f"{letter}{n}" for letter, count in counts.items() for n in range(1, count + 1)}
 
 
 def test_every_row_is_tested_or_said_to_come_later() -> None:
-    later = {row for row, message in rows().items() if message == "Later"}
+    later = {row for row, place in rows().items() if place == "Later"}
     assert set(rows()) - later == here() | set(ELSEWHERE)
     assert not later & (here() | set(ELSEWHERE))
 
@@ -482,10 +482,10 @@ def test_r1_what_a_retriever_is_put_together_from(corpus: Corpus, folder: Path, 
     flow = across((corpus.group("sentence"), other_corpus.group("sentence")), top_k=3)
     assert [hit.node.uri for hit in flow(Query("older buildings milestones")).hits] == ["roads.md", "stones.txt"]
     query = Query("milestones beside")
-    ranking = BM25(built(corpus).group("clause")) >> Cut(top_k=1) >> Mapped(corpus.group("paragraph"))
-    assert (ranking >> AsText(join=" "))(query) == "They were straight. Milestones stood beside them."
-    assert (ranking >> AsNodes())(query)[0].group == "paragraph"
-    assert (ranking >> AsDicts(("uri", "lines")))(query) == ({"uri": "roads.md", "lines": [3, 3]},)
+    mapped_flow = BM25(built(corpus).group("clause")) >> Cut(top_k=1) >> Mapped(corpus.group("paragraph"))
+    assert (mapped_flow >> AsText(join=" "))(query) == "They were straight. Milestones stood beside them."
+    assert (mapped_flow >> AsNodes())(query)[0].group == "paragraph"
+    assert (mapped_flow >> AsDicts(("uri", "lines")))(query) == ({"uri": "roads.md", "lines": [3, 3]},)
 
 
 @similarity
@@ -563,10 +563,10 @@ def shortest_first(nodes: list[Node]) -> list[Node]:
 
 
 def test_r7_rerankers_and_keywords(corpus: Corpus) -> None:
-    result = BM25(corpus.group("sentence"))
+    search = BM25(corpus.group("sentence"))
     query = Query("arch builders milestones straight")
-    assert {hit.node.uri for hit in (result >> of_roads)(query)} == {"roads.md"}
-    lengths = [len(node.text) for node in (result >> shortest_first)(query).nodes]
+    assert {hit.node.uri for hit in (search >> of_roads)(query)} == {"roads.md"}
+    lengths = [len(node.text) for node in (search >> shortest_first)(query).nodes]
     assert lengths == sorted(lengths)
-    assert len((result >> KeywordFilter(required=("milestones", "beside"), excluded=("straight",)))(query)) == 1
-    assert (result >> of_roads >> shortest_first)(Query("nothing")).hits == ()
+    assert len((search >> KeywordFilter(required=("milestones", "beside"), excluded=("straight",)))(query)) == 1
+    assert (search >> of_roads >> shortest_first)(Query("nothing")).hits == ()

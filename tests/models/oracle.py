@@ -50,8 +50,8 @@ class Oracle:
         scores = q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1])
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         mixed = (weights / weights.sum(axis=-1, keepdims=True)) @ v
-        array: Array = mixed.transpose(1, 0, 2).reshape(x.shape)
-        return array
+        attended: Array = mixed.transpose(1, 0, 2).reshape(x.shape)
+        return attended
 
     def _heads(self, x: Array) -> Array:
         return x.reshape(len(x), HEADS, -1).transpose(1, 0, 2)
@@ -62,5 +62,5 @@ class Oracle:
     def _normal(self, x: Array, name: str) -> Array:
         centred = x - x.mean(axis=-1, keepdims=True)
         scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON)
-        array: Array = scaled * self.w[name + ".weight"] + self.w[name + ".bias"]
-        return array
+        normalised: Array = scaled * self.w[name + ".weight"] + self.w[name + ".bias"]
+        return normalised

@@ -49,10 +49,10 @@ REPLIES: dict[str, tuple[str, str, str]] = {
 }  # prefix, what is repeated, suffix
 
 
-def _marked(size: int) -> Callable[[str], object]:
+def _make_marker_reader(size: int) -> Callable[[str], object]:
     def parse(reply: str) -> object:
         markers = Markers(3)
-        pieces = [markers.feed(reply[index : index + size]) for index in range(0, len(reply), size)]
+        pieces = [markers.feed(reply[start : start + size]) for start in range(0, len(reply), size)]
         return "".join(pieces) + markers.end()
 
     return parse
@@ -63,7 +63,7 @@ def _readers() -> Iterator[Any]:
     for parser in [*tried, *parsers()]:
         yield pytest.param(lambda reply, parser=parser: read(parser, reply), id=type(parser).__name__)
     for at_once in (3, SIZE * 2):
-        yield pytest.param(_marked(at_once), id=f"Markers-{at_once}")
+        yield pytest.param(_make_marker_reader(at_once), id=f"Markers-{at_once}")
     for function in (strip_thoughts, plain_words, refuses, says_nothing):
         yield pytest.param(function, id=function.__name__)
     yield pytest.param(lambda reply: strip_tokens(reply, ("Relevant",)), id="strip_tokens")
@@ -73,9 +73,9 @@ def _readers() -> Iterator[Any]:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("read_reply", list(_readers()))
 def test_every_reader_of_replies_ends_on_adversarial_replies(read_reply: Callable[[str], object]) -> None:
-    for previous_value, repeated, later_value in REPLIES.values():
-        reply = previous_value + repeated * (SIZE // len(repeated)) + later_value
-        assert read_reply(reply) is not None, f"{previous_value!r} + {repeated!r} * n + {later_value!r}"
+    for beginning, repeated, end in REPLIES.values():
+        reply = beginning + repeated * (SIZE // len(repeated)) + end
+        assert read_reply(reply) is not None, f"{beginning!r} + {repeated!r} * n + {end!r}"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def model(url: str, **changes: Any) -> ChatModel:
     return ChatModel("any", url, **(fields | changes))
 
 
-def said(served: ServedReply, **changes: Any) -> str:
+def error_message(served: ServedReply, **changes: Any) -> str:
     """The message of the error that one reply ends in."""
     with OpenAIServer(served) as server, pytest.raises(ModelError) as caught:
         model(server.url, **changes).generate(PROMPT)
@@ -89,12 +89,12 @@ def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_key_is_nowhere_in_the_address() -> None:
-    found_model = model("http://127.0.0.1:1/v1")
-    assert isinstance(found_model, LanguageModel)
-    assert KEY not in repr(found_model) + found_model.fingerprint() + repr(encode(found_model))
-    assert decode(encode(found_model)) == found_model
-    assert eval(repr(found_model)) == found_model
-    assert found_model.digest == model("http://127.0.0.1:1/v1", capabilities=frozenset(sorted(ALL))).digest
+    chat_model = model("http://127.0.0.1:1/v1")
+    assert isinstance(chat_model, LanguageModel)
+    assert KEY not in repr(chat_model) + chat_model.fingerprint() + repr(encode(chat_model))
+    assert decode(encode(chat_model)) == chat_model
+    assert eval(repr(chat_model)) == chat_model
+    assert chat_model.digest == model("http://127.0.0.1:1/v1", capabilities=frozenset(sorted(ALL))).digest
 
 
 @pytest.mark.parametrize("fault", ["", "torn chunks", "torn events", "torn pairs"])
@@ -203,7 +203,7 @@ def test_a_host_that_does_not_exist() -> None:
     ],
 )
 def test_what_a_fault_ends_in(served: ServedReply, expected: str) -> None:
-    text = said(served, timeout_s=0.2 if served.fault == "hang" else 5.0)
+    text = error_message(served, timeout_s=0.2 if served.fault == "hang" else 5.0)
     assert re.match(expected, text), text
 
 
@@ -224,8 +224,8 @@ def test_what_a_fault_in_a_stream_ends_in(served: ServedReply, expected: str) ->
 
 
 def test_a_refusal_in_the_middle_of_a_reply_is_a_refusal() -> None:
-    message = [{"content": "Take the"}, {"refusal": "I cannot go on."}]
-    events = [{"choices": [{"delta": delta, "finish_reason": "stop"}]} for delta in message]
+    deltas = [{"content": "Take the"}, {"refusal": "I cannot go on."}]
+    events = [{"choices": [{"delta": delta, "finish_reason": "stop"}]} for delta in deltas]
     body = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
     served = ServedReply(body=body, headers=(("Content-Type", "text/event-stream"),))
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match="refused to answer: I cannot go on"):
@@ -297,11 +297,11 @@ def test_a_complete_reply_is_not_lost_where_the_server_drips_its_end(end: tuple[
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
     def serve() -> None:
-        with listening.accept()[0] as item, suppress(OSError):
-            item.recv(65_536)
-            item.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in events) + end[0])
+        with listening.accept()[0] as connection, suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in events) + end[0])
             while True:
-                item.sendall(end[1])
+                connection.sendall(end[1])
                 time.sleep(0.02)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -346,31 +346,33 @@ def test_attempts_are_counted_in_the_error() -> None:
     assert len(server.requests) == 3
 
 
-def waits(monkeypatch: pytest.MonkeyPatch, *served: ServedReply, **changes: Any) -> list[float]:
+def measure_waits(monkeypatch: pytest.MonkeyPatch, *served: ServedReply, **changes: Any) -> list[float]:
     """How long it would have waited."""
-    values: list[float] = []
-    monkeypatch.setattr("spolia.models.http.retry.pause", values.append)
+    pauses: list[float] = []
+    monkeypatch.setattr("spolia.models.http.retry.pause", pauses.append)
     with OpenAIServer(*served) as server:
         model(server.url, **{"retries": 3, "deadline_s": 100.0, **changes}).generate(PROMPT)
-    return values
+    return pauses
 
 
 @pytest.mark.slow
 def test_waits_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = ServedReply(status=503)
-    first, second, third = waits(monkeypatch, busy, busy, busy, ServedReply(), wait_s=1.0, max_wait_s=3.0)
+    first, second, third = measure_waits(monkeypatch, busy, busy, busy, ServedReply(), wait_s=1.0, max_wait_s=3.0)
     assert 0.5 <= first <= 1.0 <= second <= 2.0 <= third <= 3.0
 
 
 @pytest.mark.slow
 def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    (seconds,) = waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", "7"),)), ServedReply())
+    (seconds,) = measure_waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", "7"),)), ServedReply())
     assert seconds == 7.0
     date = formatdate(time.time() + 20, usegmt=True)
-    (seconds,) = waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", date),)), ServedReply())
+    (seconds,) = measure_waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", date),)), ServedReply())
     assert 10.0 < seconds <= 20.0
     for nonsense in ("soon", "nan", "-5", "inf", "Mon, 99 Foo"):
-        (seconds,) = waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", nonsense),)), ServedReply())
+        (seconds,) = measure_waits(
+            monkeypatch, ServedReply(status=429, headers=(("Retry-After", nonsense),)), ServedReply()
+        )
         assert seconds <= 0.01
 
 
@@ -389,7 +391,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
 
 
 @step(waits=True)
-def told(value: Ask) -> str:
+def reply_text(value: Ask) -> str:
     return value.model.generate(PROMPT, on_text=value.on_text, max_tokens=100).text
 
 
@@ -401,7 +403,7 @@ class Ask:
 
 
 def flow() -> Operator[Any, str]:
-    return told
+    return reply_text
 
 
 def test_usage_is_what_the_server_states_else_an_estimate() -> None:
@@ -440,7 +442,7 @@ def test_a_call_that_breaks_after_it_was_sent_counts_at_its_bound(served: Served
         url = server.url if served else "http://127.0.0.1:9/v1"
         with pytest.raises(ModelUnavailable):
             model(url).generate(Prompt((Message("user", "How high is the tide?"),)), max_tokens=100)
-    assert (run.spent.calls, run.spent.output_tokens) == (1, 100 if billed else 0)
+    assert (run.actual_usage.calls, run.actual_usage.output_tokens) == (1, 100 if billed else 0)
 
 
 @pytest.mark.slow
@@ -535,8 +537,8 @@ def test_what_a_model_was_not_said_to_state_can_be_written_in_a_flow_file_as_the
     with OpenAIServer() as server:
         with pytest.raises(ModelRejected) as refused:
             ChatModel("any", server.url).generate(PROMPT, logprobs=True)
-        text = str(refused.value).partition("{use: llm}, write ")[2].removesuffix(".")
-        (tmp_path / "flow.yaml").write_text(f"Rewrite: {{llm: {text}}}\n")
+        advised = str(refused.value).partition("{use: llm}, write ")[2].removesuffix(".")
+        (tmp_path / "flow.yaml").write_text(f"Rewrite: {{llm: {advised}}}\n")
         llm = load(tmp_path / "flow.yaml", env=("OPENAI_API_KEY",)).llm  # type: ignore[attr-defined]
         assert llm == ChatModel("any", server.url, capabilities=frozenset({"chat", "logprobs", "stream"}))
         assert llm.generate(PROMPT, logprobs=True).tokens

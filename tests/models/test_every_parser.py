@@ -11,7 +11,7 @@ import pytest
 from spolia.models.parsers import Parser, YesNo
 from tests.tree import classes, few
 
-from .test_replies import FAMILIES, FUZZED, damaged, read, rows
+from .test_replies import FAMILIES, FUZZED, damage_reply, read, rows
 
 GIVEN: dict[str, dict[str, Any]] = {"OrUndetermined": {"parser": YesNo()}}
 """What a parser is made with."""
@@ -59,8 +59,8 @@ def test_they_are_found() -> None:
 def test_no_reply_breaks_it(parser: Parser[Any]) -> None:
     chance, counts = random.Random(type(parser).__name__), {"read": 0, "refused": 0}
     for _ in range(FUZZED):
-        result = read(parser, damaged(list(REPLIES), chance))
-        counts["refused" if isinstance(result, ValueError) else "read"] += 1
+        outcome = read(parser, damage_reply(list(REPLIES), chance))
+        counts["refused" if isinstance(outcome, ValueError) else "read"] += 1
     assert counts["read"] + counts["refused"] == FUZZED
     assert min(counts.values()) > FUZZED / 100, f"what is refused or read is hardly tried: {counts}"
 

@@ -63,14 +63,14 @@ def test_a_translated_prompt_is_made_like_the_english_one(path: Path) -> None:
     english = template.Template.from_text((path.parent / f"{name}.txt").read_text())
     prompt = template.Template.from_text(path.read_text())
     assert [message.role for message in prompt.messages] == [message.role for message in english.messages]
-    assert [template._PLACE.findall(item.content) for item in prompt.messages[1:]] == [
-        template._PLACE.findall(item.content) for item in english.messages[1:]
+    assert [template._PLACE.findall(part.content) for part in prompt.messages[1:]] == [
+        template._PLACE.findall(part.content) for part in english.messages[1:]
     ]
     assert (prompt.places, prompt.tags) == (english.places, english.tags)
     assert language in LANGUAGES[1:]
     assert language_of(prompt.messages[0].content) == language
-    reply, meant = (" ".join(item.messages[0].content.split()).replace("：", ": ") for item in (prompt, english))
-    assert [word for word in READ if word in reply] == [word for word in READ if word in meant]
+    instructions, meant = (" ".join(part.messages[0].content.split()).replace("：", ": ") for part in (prompt, english))
+    assert [word for word in READ if word in instructions] == [word for word in READ if word in meant]
 
 
 TRAINED_WITH = {"mono_t5"}
@@ -98,16 +98,19 @@ def files(tmp_path: Path) -> Path:
     return tmp_path / "ask.txt"
 
 
-def asked(role: Role[bool], **values: str | list[str]) -> str:
+def first_word(role: Role[bool], **values: str | list[str]) -> str:
     """The first word of what is sent: that of the file."""
     return re.split("[ <]", role.prompt_for(values).text)[0]
 
 
 def test_the_question_decides_whatever_the_passages_are_in(files: Path) -> None:
     role = Role(str(files), YesNo(), default="no")
-    assert asked(role, question="谁写的？", passages=["A long passage in English, which is of no account."]) == "够吗？"
-    assert asked(role, question="Who?", passages=["一个很长的段落，用中文写成，但不起作用。"]) == "Enough?"
-    assert asked(role, question="누가 썼습니까?", passages=[]) == "Enough?"  # there is no Korean file
+    assert (
+        first_word(role, question="谁写的？", passages=["A long passage in English, which is of no account."])
+        == "够吗？"
+    )
+    assert first_word(role, question="Who?", passages=["一个很长的段落，用中文写成，但不起作用。"]) == "Enough?"
+    assert first_word(role, question="누가 썼습니까?", passages=[]) == "Enough?"  # there is no Korean file
 
 
 @pytest.mark.parametrize(
@@ -120,8 +123,8 @@ def test_without_a_question_the_longest_text_decides(text: str, begins: str) -> 
 
 def test_a_field_says_another_language(files: Path) -> None:
     role = Role(str(files), YesNo(), default="no", language="zh")
-    assert asked(role, question="Who?", passages=[]) == "够吗？"
-    assert asked(role.but(language="en"), question="谁写的？", passages=[]) == "Enough?"
+    assert first_word(role, question="Who?", passages=[]) == "够吗？"
+    assert first_word(role.but(language="en"), question="谁写的？", passages=[]) == "Enough?"
     with pytest.raises(ModelError, match="language='fr'"):
         role.but(language="fr")
 
@@ -133,7 +136,7 @@ def test_a_reply_is_sent_back_in_the_same_language() -> None:
 
 
 def test_a_role_is_another_one_when_a_file_in_another_language_changes(files: Path) -> None:
-    role, english = (Role(str(files), YesNo(), default="no", language=text) for text in ("", "en"))
+    role, english = (Role(str(files), YesNo(), default="no", language=language) for language in ("", "en"))
     previous_fingerprints = role.fingerprint(), english.fingerprint()
     files.with_name("ask.zh.txt").write_text("可以吗？{{passages}} {{question}}")
     assert role.fingerprint() != previous_fingerprints[0]

@@ -59,7 +59,7 @@ def test_it_is_cached_counted_and_waits_without_saying_so() -> None:
     with Run(cache=Cache()) as run:
         assert step(Query("Why is there a tide?")).text == "moon tide sea pull salt"
         assert step.batch([Query("Why is there a tide?")] * 3)[0] == step(Query("Why is there a tide?"))
-        assert (run.usage.calls, run.spent.calls) == (5, 1)
+        assert (run.usage.calls, run.actual_usage.calls) == (5, 1)
 
 
 @pytest.mark.slow

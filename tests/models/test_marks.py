@@ -70,9 +70,9 @@ UNSEEN = [
 
 @check_each("token", TOKENS)
 def test_no_control_token_of_a_template_passes(token: str) -> None:
-    text = escape_marks(f"a {token} b", {"passages"})
-    assert token not in text
-    assert len(text) == len(token) + 4
+    escaped = escape_marks(f"a {token} b", {"passages"})
+    assert token not in escaped
+    assert len(escaped) == len(token) + 4
 
 
 @check_each("text", ORDINARY)
@@ -81,7 +81,7 @@ def test_ordinary_xml_and_code_stay(text: str) -> None:
 
 
 def wide(text: str) -> str:
-    return "".join(chr(ord(item) + 0xFEE0) if "!" <= item <= "~" else item for item in text)
+    return "".join(chr(ord(character) + 0xFEE0) if "!" <= character <= "~" else character for character in text)
 
 
 @pytest.mark.slow
@@ -92,13 +92,13 @@ def test_no_disguised_token_passes(token: str, unseen: str, place: int, form: in
         token,
         token.upper(),
         wide(token),
-        "".join(wide(item) if position % 2 else item for position, item in enumerate(token)),
+        "".join(wide(character) if position % 2 else character for position, character in enumerate(token)),
     ][form]
     position = 1 + place % max(1, len(token) - 1)
     text = f"a {token[:position]}{unseen}{token[position:]} b"
-    found_text = escape_marks(text, {"passages"})
-    assert found_text != text
-    assert len(found_text) == len(text)
+    escaped = escape_marks(text, {"passages"})
+    assert escaped != text
+    assert len(escaped) == len(text)
 
 
 _SHAPE = re.compile(
@@ -110,13 +110,13 @@ _SHAPE = re.compile(
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from([*TOKENS, *"<>|[]/｜＜ \n\x01\u3164", "im_end", "turn", "passages", "x"]), max_size=12))
 def test_what_is_left_has_no_shape_of_a_token(pieces: list[str]) -> None:
-    text = escape_marks("".join(pieces), {"passages"})
-    observed_text = "".join(
-        item for item in unicodedata.normalize("NFKC", text) if unicodedata.category(item) not in ("Cc", "Cf")
+    escaped = escape_marks("".join(pieces), {"passages"})
+    visible = "".join(
+        shape for shape in unicodedata.normalize("NFKC", escaped) if unicodedata.category(shape) not in ("Cc", "Cf")
     )
-    left = [mark[0] for mark in _SHAPE.finditer(observed_text.replace("\u3164", "").replace("\u1160", ""))]
-    assert not [item for item in left if not (item.startswith("<|") and not item[2:].isalnum())]
-    assert escape_marks(text, {"passages"}) == text
+    left = [mark[0] for mark in _SHAPE.finditer(visible.replace("\u3164", "").replace("\u1160", ""))]
+    assert not [shape for shape in left if not (shape.startswith("<|") and not shape[2:].isalnum())]
+    assert escape_marks(escaped, {"passages"}) == escaped
 
 
 def test_a_mark_that_cites_is_found_in_disguise() -> None:

@@ -67,14 +67,14 @@ def test_vectors_are_those_of_the_formulas(model: MiniLM, oracle: Oracle) -> Non
 def test_the_window_is_where_reading_ends(model: MiniLM) -> None:
     inside, beyond = "word " * 254, "word " * 254 + "banana " * 50
     assert model.tokens([inside, beyond, ""]) == [256, 306, 2]
-    item, other_value = model.embed([inside, beyond], kind="passage")
-    assert item @ other_value > 0.999999
+    inside_vector, beyond_vector = model.embed([inside, beyond], kind="passage")
+    assert inside_vector @ beyond_vector > 0.999999
 
 
 def test_texts_of_unknown_characters_are_alike_and_told_by_covers(model: MiniLM) -> None:
     thai, lao = "ขอบคุณมาก", "ຂອບໃຈຫຼາຍໆ"
-    item, other_value = model.embed([thai, lao], kind="passage")
-    assert item @ other_value > 0.999
+    thai_vector, lao_vector = model.embed([thai, lao], kind="passage")
+    assert thai_vector @ lao_vector > 0.999
     assert (model.covers(thai), model.covers(lao)) == (0.0, 0.0)
     assert model.covers("thank you") == 1.0
     assert 0.2 < model.covers("thank you very much ขอบคุณมาก") < 0.8
@@ -109,8 +109,8 @@ def test_one_many_threads_and_processes_give_the_same_bits(model: MiniLM) -> Non
     for changed in ({"threads": 2}, {"batch_tokens": 4096}):
         np.testing.assert_array_equal(model.but(**changed).embed(texts, kind="passage"), alone)
     with ThreadPoolExecutor(4) as threads:
-        for result in threads.map(lambda _: model.embed(texts, kind="passage"), range(4)):
-            np.testing.assert_array_equal(result, alone)
+        for vectors in threads.map(lambda _: model.embed(texts, kind="passage"), range(4)):
+            np.testing.assert_array_equal(vectors, alone)
     with ProcessPoolExecutor(1, get_context("spawn")) as processes:
         np.testing.assert_array_equal(processes.submit(model.embed, texts, kind="passage").result(), alone)
 
@@ -134,38 +134,38 @@ def test_a_forked_child_ends_and_embeds_for_itself(model: MiniLM) -> None:
 
 def test_a_search_finds_the_same_with_the_same_scores_in_every_batch(model: MiniLM, tmp_path: Path) -> None:
     texts = [text for text in of_each_length() if text.strip()]
-    group = store(tmp_path / "a.spolia", {str(index): text for index, text in enumerate(texts)}, embedder=model)
+    group = store(tmp_path / "a.spolia", {str(start): text for start, text in enumerate(texts)}, embedder=model)
     search = Dense(group, model, top_k=10)
     queries = [Query(text) for text in texts]
     whole = search.batch(queries)
     assert [search(query) for query in queries] == whole
     assert [
-        result for index in range(0, len(queries), 7) for result in search.batch(queries[index : index + 7])
+        ranking for start in range(0, len(queries), 7) for ranking in search.batch(queries[start : start + 7])
     ] == whole
 
 
 @given(st.lists(st.integers(2, 256), max_size=60), st.integers(1, 2000))
 def test_batches_hold_each_row_once_of_one_length_and_no_more_than_their_tokens(lengths: list[int], limit: int) -> None:
-    numbers = list(batches(lengths, limit))
-    assert sorted(row for batch in numbers for row in batch) == list(range(len(lengths)))
-    for batch in numbers:
+    row_batches = list(batches(lengths, limit))
+    assert sorted(row for batch in row_batches for row in batch) == list(range(len(lengths)))
+    for batch in row_batches:
         assert len({lengths[row] for row in batch}) == 1
         assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= limit
 
 
 def test_threads_share_one_session(model: MiniLM) -> None:
     with ThreadPoolExecutor(4) as threads:
-        assert len({id(result) for result in threads.map(lambda _: model._get_session(), range(8))}) == 1
+        assert len({id(session) for session in threads.map(lambda _: model._get_session(), range(8))}) == 1
 
 
 @step
-def embedded(texts: Sequence[str]) -> int:
+def count_embedded(texts: Sequence[str]) -> int:
     return len(MiniLM(batch_tokens=1).embed(texts, kind="passage"))
 
 
 def test_what_is_embedded_is_charged(model: MiniLM) -> None:
     with Run() as run:
-        embedded(TEXTS)
+        count_embedded(TEXTS)
         assert run.usage == Usage(embedded=len(TEXTS))
 
 
@@ -173,7 +173,7 @@ def test_a_cancellation_stops_before_the_next_batch(model: MiniLM) -> None:
     with Run() as run:
         run.cancel()
         with pytest.raises(Cancelled):
-            embedded(TEXTS)
+            count_embedded(TEXTS)
 
 
 def test_the_address_is_plain_data_and_names_the_weights() -> None:
@@ -194,13 +194,13 @@ def test_the_graph_that_is_shipped_is_valid_and_the_one_that_is_written() -> Non
     from tests.minilm_graph import graph
 
     raw = minilm.GRAPH.read_bytes()
-    result = onnx.load_model_from_string(raw)
-    assert result == graph(), "write: python -m tests.minilm_graph"
-    inside = [tensor for tensor in result.graph.initializer if not tensor.external_data]
-    for tensor in result.graph.initializer:
+    shipped = onnx.load_model_from_string(raw)
+    assert shipped == graph(), "write: python -m tests.minilm_graph"
+    inside = [tensor for tensor in shipped.graph.initializer if not tensor.external_data]
+    for tensor in shipped.graph.initializer:
         if tensor.external_data:  # their file is given to the session, not to the checker
-            result.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    del result.graph.initializer[:]
-    result.graph.initializer.extend(inside)
-    onnx.checker.check_model(result, full_check=True)
+            shipped.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    del shipped.graph.initializer[:]
+    shipped.graph.initializer.extend(inside)
+    onnx.checker.check_model(shipped, full_check=True)
     assert len(raw) < 20_000

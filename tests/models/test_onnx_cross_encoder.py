@@ -22,12 +22,12 @@ WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "red", "stones", "blue", "sea", "sa
 TEXTS = ("blue sea", "red stones", "red sea", "")
 
 
-def counted(folder: Path, classes: int = 1, weight: float = 1.0) -> Path:
+def write_counting_encoder(folder: Path, classes: int = 1, weight: float = 1.0) -> Path:
     """A cross-encoder that adds up the numbers of all tokens times `weight`, and of further classes 0."""
     from onnx import TensorProto, checker, helper, save
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    words = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    words = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     words.add_special_tokens(["[CLS]", "[SEP]"])
@@ -49,20 +49,22 @@ def counted(folder: Path, classes: int = 1, weight: float = 1.0) -> Path:
 
 
 def test_a_score_is_the_logit_of_question_and_text(tmp_path: Path) -> None:
-    scorer = OnnxCrossEncoder(str(counted(tmp_path)))
-    count = 2 + 3 + 3  # [CLS] question [SEP] text [SEP]
-    expected = tuple(float(count + 4 + sum(WORDS.index(word) for word in text.split())) for text in TEXTS)
+    scorer = OnnxCrossEncoder(str(write_counting_encoder(tmp_path)))
+    frame_sum = 2 + 3 + 3  # [CLS] question [SEP] text [SEP]
+    expected = tuple(float(frame_sum + 4 + sum(WORDS.index(word) for word in text.split())) for text in TEXTS)
     assert scorer.scores("red", TEXTS) == expected
     assert scorer.scores("red", ()) == ()
     (marked,) = scorer.scores("red", ["[SEP] sea"])
-    assert marked == float(count + 4 + 7 + 3)  # "[", "SEP" and "]" are words that it does not know, and no mark
-    assert scorer.but(window=5).scores("red", ["blue sea salt"]) == (float(count + 4 + 6),)  # two words of four stay
+    assert marked == float(frame_sum + 4 + 7 + 3)  # "[", "SEP" and "]" are words that it does not know, and no mark
+    assert scorer.but(window=5).scores("red", ["blue sea salt"]) == (
+        float(frame_sum + 4 + 6),
+    )  # two words of four stay
     assert isinstance(scorer, Scorer)
     assert eval(repr(scorer)) == decode(encode(scorer), classes={"OnnxCrossEncoder": OnnxCrossEncoder}) == scorer
 
 
 def test_of_several_classes_it_is_the_log_probability_of_one(tmp_path: Path) -> None:
-    scorer = OnnxCrossEncoder(str(counted(tmp_path, classes=2, weight=0.1)))
+    scorer = OnnxCrossEncoder(str(write_counting_encoder(tmp_path, classes=2, weight=0.1)))
     logit = 0.1 * (8 + 4 + 7)
     assert scorer.scores("red", ["sea"])[0] == pytest.approx(logit - np.log(1 + np.exp(logit)))
     assert scorer.but(label=0).scores("red", ["sea"])[0] == pytest.approx(-np.log(1 + np.exp(logit)))
@@ -73,10 +75,10 @@ def test_of_several_classes_it_is_the_log_probability_of_one(tmp_path: Path) -> 
 def test_it_reranks_and_other_weights_have_another_name(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    scorer = OnnxCrossEncoder(str(counted(tmp_path / "a")))
+    scorer = OnnxCrossEncoder(str(write_counting_encoder(tmp_path / "a")))
     ranking = Ranking(Query("red"), tuple(Hit(Node(text, text), 1.0) for text in TEXTS[:3]))
     assert [hit.node.id for hit in CrossEncoder(scorer)(ranking)] == ["blue sea", "red sea", "red stones"]
-    other_encoder = OnnxCrossEncoder(str(counted(tmp_path / "b", weight=2.0)))
+    other_encoder = OnnxCrossEncoder(str(write_counting_encoder(tmp_path / "b", weight=2.0)))
     assert scorer.fingerprint() != other_encoder.fingerprint()
 
 
@@ -85,7 +87,7 @@ def test_what_is_no_such_model_is_an_error(tmp_path: Path) -> None:
     assert scorer.fingerprint() is None
     with pytest.raises(WeightsError, match="is not a folder with tokenizer"):
         scorer.scores("red", TEXTS)
-    counted(tmp_path)
+    write_counting_encoder(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"no model")
     with pytest.raises(WeightsError, match="cannot be opened"):
         scorer.scores("red", TEXTS)
@@ -94,10 +96,10 @@ def test_what_is_no_such_model_is_an_error(tmp_path: Path) -> None:
     infinite = tmp_path / "infinite"
     infinite.mkdir()
     with pytest.raises(ModelRejected, match="not a finite number"):
-        OnnxCrossEncoder(str(counted(infinite, weight=float("inf")))).scores("red", TEXTS)
+        OnnxCrossEncoder(str(write_counting_encoder(infinite, weight=float("inf")))).scores("red", TEXTS)
 
 
-@pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed")
+@pytest.mark.skipif(not tiny.is_installed(), reason="the extra local is not installed")
 def test_a_model_that_was_exported_scores_as_it_does_in_torch(tmp_path: Path) -> None:
     import torch
 

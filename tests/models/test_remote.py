@@ -48,31 +48,31 @@ def embedder(url: str, **changes: Any) -> EmbeddingModel:
     return EmbeddingModel("any", url, **{"dimension": 8, **QUICK, **changes})
 
 
-def embedded(url: str) -> Any:
+def embed_two(url: str) -> Any:
     return embedder(url).embed(["a", "b"], kind="passage")
 
 
-def reranked(url: str) -> Any:
+def rerank_two(url: str) -> Any:
     return RerankModel("any", url, **QUICK).scores("q", ["a", "b"])
 
 
-def continued(url: str) -> Any:
+def continue_prompt(url: str) -> Any:
     return CompletionModel("any", url, **QUICK).continuation(PROMPT, " Paris.")
 
 
-def foretold(url: str) -> Any:
+def foretell(url: str) -> Any:
     return CompletionModel("any", url, **QUICK).next_tokens(PROMPT)
 
 
-def foretold_in_a_chat(url: str) -> Any:
+def foretell_in_chat(url: str) -> Any:
     return ChatModel("any", url, capabilities=frozenset({"chat", "next_tokens"}), **QUICK).next_tokens(PROMPT)
 
 
-def chatted(url: str) -> Any:
+def chat(url: str) -> Any:
     return ChatModel("any", url, **QUICK).generate(PROMPT, max_tokens=9)
 
 
-CALLS = [embedded, reranked, continued, foretold, foretold_in_a_chat]
+CALLS = [embed_two, rerank_two, continue_prompt, foretell, foretell_in_chat]
 
 # ----------------------------------------------------------------------------------------------- what every call does
 
@@ -110,7 +110,7 @@ def test_what_a_fault_ends_in(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", [*CALLS, chatted])
+@pytest.mark.parametrize("call", [*CALLS, chat])
 def test_a_reply_of_10_megabytes_is_not_read_to_its_end(call: Callable[[str], Any]) -> None:
     message = "longer than 4[0-9]{6} bytes. That is more than was asked for. Check that base_url is a model's server"
     with OpenAIServer(ServedReply(body=b" " * 10_000_000)) as server, pytest.raises(ModelRejected, match=message):
@@ -169,8 +169,8 @@ def test_what_may_pass_is_tried_again(call: Callable[[str], Any], monkeypatch: p
     ids=lambda model: type(model).__name__,
 )
 def test_an_address_is_plain_data(model: Remote) -> None:
-    known_values = {type(model).__name__: type(model)}
-    assert decode(encode(model), classes=known_values) == model
+    known_classes = {type(model).__name__: type(model)}
+    assert decode(encode(model), classes=known_classes) == model
     assert eval(repr(model)) == model
 
 
@@ -230,36 +230,36 @@ def test_queries_and_passages_have_their_prefixes_and_odd_texts_can_be_sent() ->
     assert third["input"] == [" ", " ", "?", "abcdefghijkl"]
 
 
-def replied(*vectors: Any) -> ServedReply:
-    rows = [{"index": index, "embedding": found_vector} for index, found_vector in enumerate(vectors)]
+def embedding_reply(*vectors: Any) -> ServedReply:
+    rows = [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]
     return ServedReply(body=json.dumps({"data": rows}).encode())
 
 
 @pytest.mark.parametrize(
     ("served", "expected"),
     [
-        (replied([1.0] * 8), "it gave 1 vectors for 2 texts"),
-        (replied([1.0] * 8, [1.0] * 9), r"shape \(9,\), not \(8,\). Write dimension=9"),
-        (replied([1.0] * 8, [math.nan] * 8), "NaN, infinity or nothing but zeros"),
-        (replied([1.0] * 8, [math.inf] * 8), "NaN, infinity or nothing but zeros"),
-        (replied([1.0] * 8, [0.0] * 8), "NaN, infinity or nothing but zeros"),
-        (replied([1.0] * 8, ["a"] * 8), "a vector that is none"),
-        (replied([1.0] * 8, None), "a vector that is none|shape"),
-        (replied([1.0] * 8, "not base64!"), "a vector that is none"),
-        (replied([1.0] * 8, [[1.0] * 4] * 2), "shape"),
+        (embedding_reply([1.0] * 8), "it gave 1 vectors for 2 texts"),
+        (embedding_reply([1.0] * 8, [1.0] * 9), r"shape \(9,\), not \(8,\). Write dimension=9"),
+        (embedding_reply([1.0] * 8, [math.nan] * 8), "NaN, infinity or nothing but zeros"),
+        (embedding_reply([1.0] * 8, [math.inf] * 8), "NaN, infinity or nothing but zeros"),
+        (embedding_reply([1.0] * 8, [0.0] * 8), "NaN, infinity or nothing but zeros"),
+        (embedding_reply([1.0] * 8, ["a"] * 8), "a vector that is none"),
+        (embedding_reply([1.0] * 8, None), "a vector that is none|shape"),
+        (embedding_reply([1.0] * 8, "not base64!"), "a vector that is none"),
+        (embedding_reply([1.0] * 8, [[1.0] * 4] * 2), "shape"),
     ],
 )
 def test_vectors_that_are_none_are_refused(served: ServedReply, expected: str) -> None:
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=expected):
-        embedded(server.url)
+        embed_two(server.url)
 
 
 def test_vectors_in_base64_are_read_too() -> None:
     packed = base64.b64encode(struct.pack("<8f", 3.0, 4.0, *[0.0] * 6)).decode()
-    with OpenAIServer(replied(packed, [2.0] + [0.0] * 7)) as server:
-        result = embedded(server.url)
-    assert result[0, :2] == pytest.approx([0.6, 0.8])
-    assert result[1, 0] == 1.0
+    with OpenAIServer(embedding_reply(packed, [2.0] + [0.0] * 7)) as server:
+        vectors = embed_two(server.url)
+    assert vectors[0, :2] == pytest.approx([0.6, 0.8])
+    assert vectors[1, 0] == 1.0
 
 
 # ---------------------------------------------------------------------------------------------------------- rerankers
@@ -288,7 +288,7 @@ def test_scores_come_in_the_order_of_the_texts() -> None:
 )
 def test_the_dialects_of_rerankers(reply: Any) -> None:
     with OpenAIServer(ServedReply(body=json.dumps(reply).encode())) as server:
-        assert reranked(server.url) == (-2.0, 0.9)
+        assert rerank_two(server.url) == (-2.0, 0.9)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_the_dialects_of_rerankers(reply: Any) -> None:
 def test_scores_that_are_none_are_refused(rows: Any, expected: str) -> None:
     served = ServedReply(body=json.dumps({"results": rows}).encode())
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=expected):
-        reranked(server.url)
+        rerank_two(server.url)
 
 
 # -------------------------------------------------------------------------------------------------------- completions
@@ -318,39 +318,39 @@ def test_completions_keep_the_contract_of_language_models() -> None:
 
 def test_a_continuation_is_scored_and_the_prompt_and_what_is_generated_are_not() -> None:
     with OpenAIServer(ServedReply(" and so on", logprob=-0.5)) as server:
-        scores = CompletionModel("any", server.url).continuation(PROMPT, " Paris of course")
+        tokens = CompletionModel("any", server.url).continuation(PROMPT, " Paris of course")
         assert CompletionModel("any", server.url).continuation(PROMPT, "") == ()
-    assert scores == (Token(" Paris", -3.0), Token(" of", -1.5), Token(" course", -3.5))  # -0.5 a character
+    assert tokens == (Token(" Paris", -3.0), Token(" of", -1.5), Token(" course", -3.5))  # -0.5 a character
     assert server.requests[0].path == "/v1/completions"
     assert server.requests[0].body["echo"] is True
     assert server.requests[0].body["prompt"] == "The capital of France is Paris of course"
 
 
-def echoed(tokens: list[str], numbers: list[float | None], offsets: list[int] | None = None) -> ServedReply:
-    data: dict[str, Any] = {"tokens": tokens, "token_logprobs": numbers}
+def echo_reply(tokens: list[str], numbers: list[float | None], offsets: list[int] | None = None) -> ServedReply:
+    logprobs: dict[str, Any] = {"tokens": tokens, "token_logprobs": numbers}
     if offsets is not None:
-        data["text_offset"] = offsets
-    return ServedReply(body=json.dumps({"choices": [{"text": "".join(tokens), "logprobs": data}]}).encode())
+        logprobs["text_offset"] = offsets
+    return ServedReply(body=json.dumps({"choices": [{"text": "".join(tokens), "logprobs": logprobs}]}).encode())
 
 
 def test_a_token_over_the_border_belongs_to_the_continuation() -> None:
     tokens, numbers = ["The capital of France", " is Pa", "ris", " now"], [None, -1.0, -2.0, -3.0]
     prompt = Prompt((Message("user", "The capital of France is"),))
     for offsets in ([0, 21, 27, 30], None):
-        with OpenAIServer(echoed(tokens, numbers, offsets)) as server:
-            scores = CompletionModel("any", server.url).continuation(prompt, " Paris")
-        assert scores == (Token(" is Pa", -1.0), Token("ris", -2.0))
+        with OpenAIServer(echo_reply(tokens, numbers, offsets)) as server:
+            scored_tokens = CompletionModel("any", server.url).continuation(prompt, " Paris")
+        assert scored_tokens == (Token(" is Pa", -1.0), Token("ris", -2.0))
 
 
 @pytest.mark.parametrize(
     "served",
     [
         ServedReply("x", logprob=None),
-        echoed(["x"], [-1.0]),
-        echoed(["The capital of France is", " Paris."], [-1.0, None]),
-        echoed(["The capital of France is", " Paris."], [-1.0, math.nan]),
-        echoed(["The capital of France is", " Paris."], [-1.0, 2.0]),
-        echoed(["The capital of France is", " Paris."], [-1.0]),
+        echo_reply(["x"], [-1.0]),
+        echo_reply(["The capital of France is", " Paris."], [-1.0, None]),
+        echo_reply(["The capital of France is", " Paris."], [-1.0, math.nan]),
+        echo_reply(["The capital of France is", " Paris."], [-1.0, 2.0]),
+        echo_reply(["The capital of France is", " Paris."], [-1.0]),
     ],
     ids=["none", "no echo", "null", "NaN", "above 0", "too few"],
 )
@@ -359,7 +359,7 @@ def test_no_log_probabilities_where_they_are_promised(served: ServedReply) -> No
         OpenAIServer(served) as server,
         pytest.raises(ModelRejected, match=r"no log-probabilities of a text.*'scores'"),
     ):
-        continued(server.url)
+        continue_prompt(server.url)
 
 
 def test_next_tokens_are_the_most_probable_first() -> None:
@@ -372,7 +372,7 @@ def test_next_tokens_are_the_most_probable_first() -> None:
     assert server.requests[1].body["max_tokens"] == 1
 
 
-@pytest.mark.parametrize("call", [foretold, foretold_in_a_chat])
+@pytest.mark.parametrize("call", [foretell, foretell_in_chat])
 def test_no_next_tokens_where_they_are_promised(call: Callable[[str], Any]) -> None:
     with (
         OpenAIServer(ServedReply("Paris", logprob=None)) as server,
@@ -417,7 +417,7 @@ def test_a_role_holds_a_model_that_can_to_its_parsers_schema(tmp_path: Any) -> N
 
 
 @step
-def did(model: Any) -> object:
+def use_model(model: Any) -> object:
     if isinstance(model, EmbeddingModel):
         return model.embed(["one two", "three"], kind="passage").shape
     if isinstance(model, RerankModel):
@@ -426,7 +426,7 @@ def did(model: Any) -> object:
 
 
 def flow() -> Operator[Any, object]:
-    return did
+    return use_model
 
 
 def test_usage_is_what_the_server_states() -> None:

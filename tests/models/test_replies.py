@@ -62,13 +62,13 @@ FAMILIES: dict[str, tuple[Callable[[str], Parser[Any]], Callable[[str, str], Any
 def rows(family: str) -> Iterator[Row]:
     """Parser, value and reply of each line of a family's file."""
     parser_of, value_of = FAMILIES[family]
-    inputs = ""
+    given = ""
     for line in (FOLDER / f"{family}.txt").read_text(encoding="utf-8").split("\n")[1:]:
         if " :: " in line:
             stated, reply = line.split(" :: ", 1)
-            yield parser_of(inputs), value_of(inputs, stated), reply.replace("⏎", "\n")
+            yield parser_of(given), value_of(given, stated), reply.replace("⏎", "\n")
         elif line.startswith("= "):
-            inputs = line[2:]
+            given = line[2:]
 
 
 def read(parser: Parser[Any], reply: str) -> Any:
@@ -85,9 +85,9 @@ def test_messy_replies_are_read_as_they_are_meant(family: str) -> None:
     assert len(table) >= 300
     assert len({(parser.digest, reply) for parser, _, reply in table}) == len(table), "a reply stands there twice"
     wrong = [
-        f"{reply!r}: {result!r} instead of {value!r}"
+        f"{reply!r}: {read_value!r} instead of {value!r}"
         for parser, value, reply in table
-        if (result := read(parser, reply)) != value or type(result) is not type(value)
+        if (read_value := read(parser, reply)) != value or type(read_value) is not type(value)
     ]
     share = 1 - len(wrong) / len(table)
     assert share >= 0.97, f"{share:.1%} of {len(table)}:\n" + "\n".join(wrong)
@@ -99,20 +99,20 @@ FUZZED = 3_000
 _ODD = ("\x00", "\ud800", "‮", "{", "}", "[", "]", "<think>", "</think>", "\\", '"', "'", "￼", "９", "\n", ":", "%", "☃")
 
 
-def damaged(replies: list[str], random: random.Random) -> str:
+def damage_reply(replies: list[str], random: random.Random) -> str:
     """A reply that was cut, torn, doubled, mixed with another one or with characters that mean something."""
     reply = random.choice(replies)
     for _ in range(random.randint(1, 4)):
-        position, to = sorted((random.randint(0, len(reply)), random.randint(0, len(reply))))
+        start, to = sorted((random.randint(0, len(reply)), random.randint(0, len(reply))))
         odd = random.choice((*_ODD, chr(random.randint(1, 0xD7FF)), random.choice(replies)))
         reply = random.choice(
             (
-                reply[:position],
-                reply[position:],
-                reply[:position] + reply[to:],
-                reply[:position] + odd + reply[position:],
-                reply[:position] + odd * random.randint(2, 40) + reply[to:],
-                reply[position:to] * random.randint(2, 20),
+                reply[:start],
+                reply[start:],
+                reply[:start] + reply[to:],
+                reply[:start] + odd + reply[start:],
+                reply[:start] + odd * random.randint(2, 40) + reply[to:],
+                reply[start:to] * random.randint(2, 20),
             )
         )[:5000]
     return reply
@@ -125,8 +125,8 @@ def test_no_reply_breaks_a_parser(family: str) -> None:
     chance, replies = random.Random(family), [reply for _, _, reply in table]
     counts = {"read": 0, "refused": 0}
     for number in range(FUZZED):
-        result = read(table[number % len(table)][0], damaged(replies, chance))
-        counts["refused" if isinstance(result, ValueError) else "read"] += 1
+        outcome = read(table[number % len(table)][0], damage_reply(replies, chance))
+        counts["refused" if isinstance(outcome, ValueError) else "read"] += 1
     assert counts["read"] + counts["refused"] == FUZZED
     assert min(counts.values()) > FUZZED / 100, f"what is refused or read is hardly tried: {counts}"
 

@@ -31,10 +31,10 @@ def test_tei_is_sent_no_more_texts_than_it_takes() -> None:
     with ModelServer("tei") as server:
         scores = RerankModel("", server.url, form="tei", api_key_env="").scores("red", ["red"] * 70)
     assert scores == (1.0,) * 70
-    assert [len(data["texts"]) for _, data in server.asked] == [32, 32, 6]
+    assert [len(body["texts"]) for _, body in server.asked] == [32, 32, 6]
 
 
-def at_most_16(asked: Any) -> tuple[int, Any]:
+def rerank_at_most_16(asked: Any) -> tuple[int, Any]:
     if (count := len(asked["texts"])) > 16:
         return 413, {"error": f"batch size {count} > maximum allowed batch size 16", "error_type": "Validation"}
     return tei_rerank(asked)
@@ -48,10 +48,10 @@ def test_how_many_texts_a_server_takes_is_learnt_once_from_its_answer(monkeypatc
         vectors = model.embed(texts, kind="passage")
         assert (vectors == [model.embed([text], kind="passage")[0] for text in texts]).all()
         scorer = RerankModel("m", reranks.url, form="tei", api_key_env="", retries=0)
-        monkeypatch.setattr(reranks, "rerank", (*RERANKERS["tei"][:2], at_most_16))
+        monkeypatch.setattr(reranks, "rerank", (*RERANKERS["tei"][:2], rerank_at_most_16))
         assert scorer.scores("red", ["red"] * 40) == (1.0,) * 40
-    assert [len(data["input"]) for _, data in server.asked[:4]] == [70, 32, 32, 6]
-    assert [len(data["texts"]) for _, data in reranks.asked] == [32, 16, 16, 8]
+    assert [len(body["input"]) for _, body in server.asked[:4]] == [70, 32, 32, 6]
+    assert [len(body["texts"]) for _, body in reranks.asked] == [32, 16, 16, 8]
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_a_known_host_has_its_form_and_a_form_that_is_none_is_refused() -> None:
 def test_pictures_beside_texts_are_sent_in_base64_as_jina_publishes_it() -> None:
     with ModelServer("jina") as server:
         model = RerankModel("jina-reranker-m0", server.url, form="jina", api_key_env="")
-        result = model.scores_of("red stones", [png("blue"), "red stones", png("red")])
+        scores = model.scores_of("red stones", [png("blue"), "red stones", png("red")])
         assert isinstance(model, ImageScorer)
-    assert result == (0.0, 1.0, 0.5)
-    ((_, data),) = server.asked
-    assert [sorted(document) for document in data["documents"]] == [["image"], ["text"], ["image"]]
+    assert scores == (0.0, 1.0, 0.5)
+    ((_, body),) = server.asked
+    assert [sorted(document) for document in body["documents"]] == [["image"], ["text"], ["image"]]
 
 
 @pytest.mark.parametrize("form", ["", "cohere", "voyage", "vllm", "tei"])

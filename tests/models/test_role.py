@@ -68,8 +68,8 @@ def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
 def test_no_text_can_close_or_open_a_delimiter(parts: list[str]) -> None:
     text = "".join(parts)
     (_, user) = Template.from_text(FILE).fill({"these": Setting(""), "passages": [text], "question": text})
-    texts = [tag.lower() for tag in template._TAG.findall(user.content) if tag.lower() in ("passages", "question")]
-    assert texts == ["passages", "passages", "question", "question"]
+    tags = [tag.lower() for tag in template._TAG.findall(user.content) if tag.lower() in ("passages", "question")]
+    assert tags == ["passages", "passages", "question", "question"]
     assert user.content.count("‹") <= 2 * (text.count("<") + text.count("‹"))
 
 
@@ -156,11 +156,11 @@ def test_an_empty_reply_is_sent_back_once_without_an_empty_message(
     assert second_body["prompt"].endswith(
         "Your reply cannot be used: it is empty. Reply again, with nothing else than what was asked for."
     )
-    reply = "any thought until all 4,608 tokens" if model is ChatModel else "any at http.* the reply has no text"
+    complaint = "any thought until all 4,608 tokens" if model is ChatModel else "any at http.* the reply has no text"
     with OpenAIServer(ServedReply("", finish_reason="length")) as server, Run() as run:
-        with pytest.warns(DegradedWarning, match=rf"could not be read \({reply}"):
+        with pytest.warns(DegradedWarning, match=rf"could not be read \({complaint}"):
             assert Judge(model("any", server.url, retries=0), role)("?") is False
-        with pytest.raises(ModelRejected, match=reply):
+        with pytest.raises(ModelRejected, match=complaint):
             Judge(model("any", server.url, retries=0), role.but(default=None))("!")
 
 
@@ -201,8 +201,8 @@ def test_what_cannot_read_replies_is_refused_and_a_text_without_places_is_told_f
 
 def test_a_role_is_plain_data_and_a_resource_with_the_files_fingerprint(file: Path) -> None:
     flow = judge(file, "Yes.")
-    known_values = {type_id(cls): cls for cls in (Judge, Role, YesNo, ScriptedModel)}
-    assert decode(encode(flow), classes=known_values) == flow
+    known_classes = {type_id(cls): cls for cls in (Judge, Role, YesNo, ScriptedModel)}
+    assert decode(encode(flow), classes=known_classes) == flow
     assert flow.role in flow.resources
     previous_fingerprint = flow.role.fingerprint()
     file.write_text("Other. {{question}}")

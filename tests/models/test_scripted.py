@@ -13,7 +13,7 @@ from spolia.testing import check_language_model
 from spolia.types import Generation, Message, Prompt
 
 
-def asked(text: str, sample: int = 0) -> Prompt:
+def prompt_of(text: str, sample: int = 0) -> Prompt:
     return Prompt((Message("user", text),), sample)
 
 
@@ -26,34 +26,34 @@ def test_it_keeps_the_contract_of_language_models() -> None:
 
 
 def test_the_first_pattern_that_is_found_replies() -> None:
-    assert MODEL.generate(asked("Capital of France?")).text == "Paris."
-    assert MODEL.generate(asked("Capital of Spain?")).text == "I do not know."
+    assert MODEL.generate(prompt_of("Capital of France?")).text == "Paris."
+    assert MODEL.generate(prompt_of("Capital of Spain?")).text == "I do not know."
 
 
 def test_samples_differ() -> None:
-    assert [MODEL.generate(asked("Throw the dice.", sample)).text for sample in range(3)] == ["one", "two", "one"]
-    assert [ScriptedModel(("a", "b")).generate(asked("?", sample)).text for sample in range(2)] == ["a", "b"]
+    assert [MODEL.generate(prompt_of("Throw the dice.", sample)).text for sample in range(3)] == ["one", "two", "one"]
+    assert [ScriptedModel(("a", "b")).generate(prompt_of("?", sample)).text for sample in range(2)] == ["a", "b"]
 
 
 def test_replies_end_at_stops_and_limits() -> None:
     model = ScriptedModel(("one two\nthree",))
-    assert model.generate(asked("?"), max_tokens=2) == Generation("one two\n", "length")
-    assert model.generate(asked("?"), stop=("\n", "e t")).text == "on"
+    assert model.generate(prompt_of("?"), max_tokens=2) == Generation("one two\n", "length")
+    assert model.generate(prompt_of("?"), stop=("\n", "e t")).text == "on"
 
 
 def test_what_it_was_not_given_it_cannot() -> None:
     with pytest.raises(ModelRejected, match="was not given 'logprobs'"):
-        MODEL.generate(asked("?"), logprobs=True)
+        MODEL.generate(prompt_of("?"), logprobs=True)
     with pytest.raises(ModelRejected, match=r"was not given 'chat'. Write capabilities=\{'chat', 'stream'\}"):
-        MODEL.but(capabilities=frozenset({"stream"})).generate(asked("?"))
+        MODEL.but(capabilities=frozenset({"stream"})).generate(prompt_of("?"))
     pieces: list[str] = []
-    ScriptedModel(("a b",), capabilities=frozenset({"chat"})).generate(asked("?"), on_text=pieces.append)
+    ScriptedModel(("a b",), capabilities=frozenset({"chat"})).generate(prompt_of("?"), on_text=pieces.append)
     assert pieces == ["a b"]
 
 
 def test_a_prompt_without_a_reply_is_shown() -> None:
     with pytest.raises(ModelRejected, match="no reply to this prompt: 'Spain"):
-        ScriptedModel((("France", "Paris."),)).generate(asked("Spain?"))
+        ScriptedModel((("France", "Paris."),)).generate(prompt_of("Spain?"))
 
 
 @pytest.mark.parametrize("wrong", ["Paris.", (("France",),), (("(", "x"),)])
@@ -69,16 +69,16 @@ def test_it_is_plain_data() -> None:
 
 
 @step
-def told(text: str) -> str:
-    return MODEL.generate(asked(text)).text
+def reply_to(text: str) -> str:
+    return MODEL.generate(prompt_of(text)).text
 
 
 def test_it_costs_what_it_says() -> None:
     with Run(budget=Budget(calls=1)) as run:
-        told("Capital of Spain?")
+        reply_to("Capital of Spain?")
         assert (run.usage.calls, run.usage.input_tokens, run.usage.output_tokens) == (1, 3, 4)
         with pytest.raises(BudgetSpent):
-            told("again")
+            reply_to("again")
 
 
 @pytest.mark.slow
@@ -86,4 +86,4 @@ def test_a_pattern_that_would_take_for_ever_is_broken_off(monkeypatch: pytest.Mo
     monkeypatch.setattr("spolia.models.prompting.stand_in_models._MATCH_S", 0.2)
     model = ScriptedModel((("(a+)+$", "never"),))
     with pytest.raises(ModelRejected, match=r"regular expression '\(a\+\)\+\$' .* took longer"):
-        model.generate(asked("a" * 40 + "!"))
+        model.generate(prompt_of("a" * 40 + "!"))

@@ -33,8 +33,8 @@ class AnswersAllTogether(asyncio.Protocol):
         if blank and len(body) >= int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]):
             self.there.append(self.transport)
             if len(self.there) == STREAMS:
-                for item in self.there:
-                    item.write(REPLY)
+                for transport in self.there:
+                    transport.write(REPLY)
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_two_hundred_streams_are_under_way_together() -> None:
     model = ChatModel("any", f"http://127.0.0.1:{port}/v1", api_key_env="", timeout_s=20.0, retries=0)
     try:
         with ThreadPoolExecutor(STREAMS) as threads:
-            prompts = [Prompt((Message("user", f"Who employed {index}?"),)) for index in range(STREAMS)]
+            prompts = [Prompt((Message("user", f"Who employed {number}?"),)) for number in range(STREAMS)]
             assert {reply.text for reply in threads.map(model.generate, prompts)} == {"Nokia did."}
     finally:
         loop.call_soon_threadsafe(loop.stop)

@@ -45,7 +45,7 @@ def nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thought_budget, "_learnt_room", {})
 
 
-def asked(served: ServedReply, **settings: Any) -> dict[str, Any]:
+def request_body(served: ServedReply, **settings: Any) -> dict[str, Any]:
     """The body of one request."""
     with OpenAIServer(served) as server:
         ChatModel("any", server.url, retries=0, **settings).generate(PROMPT, max_tokens=9)
@@ -107,11 +107,11 @@ def test_an_error_that_refuses_nothing_that_can_be_left_out_is_an_error(message:
 
 @pytest.mark.slow
 def test_settings_of_thinking_are_sent_where_they_are_given() -> None:
-    plain = asked(ServedReply())
+    plain = request_body(ServedReply())
     assert plain["max_tokens"] == 9
     assert not plain.keys() & {"top_p", "reasoning_effort", "chat_template_kwargs"}
     settings = {"reasoning_effort": "low", "top_p": 0.9, "thinking": False, "extra": '{"top_k": 20}'}
-    body = asked(ServedReply(), thought_tokens=1000, **settings)
+    body = request_body(ServedReply(), thought_tokens=1000, **settings)
     assert (body["max_tokens"], body["reasoning_effort"], body["top_p"], body["top_k"]) == (1009, "low", 0.9, 20)
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
 
@@ -125,22 +125,20 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 def test_new_settings_leave_the_hash_of_a_model_without_them_as_it_was_and_change_it_where_they_are_given() -> None:
     plain = ChatModel("qwen3", "http://127.0.0.1:8000/v1")
     assert plain.digest.hex() == "54310c997f3a83bae91092e6bec032c9"
-    results = [
-        plain.but(**result) for result in ({"top_p": 0.5}, {"thinking": True}, {"extra": "{}"}, {"thought_tokens": 1})
+    variants = [
+        plain.but(**variant) for variant in ({"top_p": 0.5}, {"thinking": True}, {"extra": "{}"}, {"thought_tokens": 1})
     ]
-    assert len({plain.digest, *(result.digest for result in results)}) == 5
-    assert len({plain.fingerprint(), *(result.fingerprint() for result in results)}) == 5
+    assert len({plain.digest, *(variant.digest for variant in variants)}) == 5
+    assert len({plain.fingerprint(), *(variant.fingerprint() for variant in variants)}) == 5
     assert plain.fingerprint() == "http://127.0.0.1:8000/v1|qwen3"
-    assert decode(encode(results[1])) == results[1]
+    assert decode(encode(variants[1])) == variants[1]
 
 
 def test_a_step_does_not_take_a_model_with_other_settings_for_its_own() -> None:
     mine = ChatModel("m", "http://h/v1", top_p=0.5)
     step = Ask(mine, Role("Who?\n{{question}}", Text()))
     assert step.declares(mine.but(retries=9))
-    assert not any(
-        step.declares(mine.but(**other_value)) for other_value in ({"top_p": 1.0}, {"extra": '{"top_k": 1}'})
-    )
+    assert not any(step.declares(mine.but(**settings)) for settings in ({"top_p": 1.0}, {"extra": '{"top_k": 1}'}))
 
 
 @pytest.mark.parametrize("kind", [ChatModel, CompletionModel, EmbeddingModel, RerankModel, Transcriber])
@@ -176,10 +174,10 @@ def test_the_address_of_azure_keeps_its_version_and_the_key_has_its_header(monke
 @pytest.mark.parametrize("key", ["k", "e", "EMPTY", "token", "embeddings"])
 def test_a_made_up_key_for_a_server_of_ones_own_changes_no_reply(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    message = "<think>EMPTY thanks</think>Write a token for embeddings, and keep the rest EMPTY."
-    with OpenAIServer(ServedReply(message)) as server:
+    raw_reply = "<think>EMPTY thanks</think>Write a token for embeddings, and keep the rest EMPTY."
+    with OpenAIServer(ServedReply(raw_reply)) as server:
         reply = ChatModel("any", server.url).generate(PROMPT)
-    assert reply.text == message
+    assert reply.text == raw_reply
 
 
 @pytest.mark.slow
@@ -241,8 +239,10 @@ def test_the_first_reply_that_ends_in_its_thought_gives_the_model_tokens_to_thin
 def test_a_thought_that_fills_all_tokens_names_the_switch(cut: ServedReply, set_by_the_user: int) -> None:
     with OpenAIServer(cut) as server, Run(cache=None):
         model = ChatModel("m", server.url, thought_tokens=set_by_the_user)
-        count = set_by_the_user or LEARNT
-        with pytest.raises(ThoughtCut, match=f"all {512 + count:,} tokens .*--think N, .* more than {count:,}"):
+        thought_tokens = set_by_the_user or LEARNT
+        with pytest.raises(
+            ThoughtCut, match=f"all {512 + thought_tokens:,} tokens .*--think N, .* more than {thought_tokens:,}"
+        ):
             Reader(model)(FOUND)
         asked_count = len(server.requests)
         assert asked_count == (1 if set_by_the_user else 2)
@@ -262,7 +262,7 @@ def test_a_server_that_refuses_so_many_tokens_is_not_asked_for_them_again() -> N
     assert [request.body["max_tokens"] for request in server.requests] == [512, 512 + LEARNT, 512]
 
 
-def streamed(reply: str) -> str:
+def stream_reply(reply: str) -> str:
     """What is left of what a reader streams of a reply that comes word by word."""
     text = ""
     with Run(cache=None):
@@ -309,7 +309,7 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
             Reader(ScriptedModel((reply,)))(FOUND)
         return
     assert Reader(ScriptedModel((reply,)))(FOUND).text == answer
-    assert streamed(reply) == answer
+    assert stream_reply(reply) == answer
 
 
 @given(
@@ -338,9 +338,9 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
 )
 @example(["</", " ", "</think>", " ", "</"])
 def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[str]) -> None:
-    texts = list[str]()
+    pieces = list[str]()
     model = ScriptedModel(("".join(parts),))
     with patch.object(role, "is_streamed", return_value=True):
-        generation = generate_answer(model, PROMPT, texts.append, max_tokens=9, take_back=texts.clear)
-    assert "".join(texts) == generation.text
+        generation = generate_answer(model, PROMPT, pieces.append, max_tokens=9, take_back=pieces.clear)
+    assert "".join(pieces) == generation.text
     assert not re.search("</think>|^<think>", generation.text)

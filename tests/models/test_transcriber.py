@@ -35,7 +35,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def served(**options: Any) -> ServedReply:
+def transcription_reply(**options: Any) -> ServedReply:
     return ServedReply(body=json.dumps(SAID | options).encode())
 
 
@@ -55,7 +55,7 @@ def form(kind: str, body: bytes) -> dict[str, tuple[str | None, bytes]]:
 
 def test_a_recording_is_sent_as_the_protocol_says() -> None:
     recording = bytes(range(256)) * 10
-    with OpenAIServer(served()) as server:
+    with OpenAIServer(transcription_reply()) as server:
         transcript = model(server.url, language="en", prompt="Spolia").transcribe('über "x".mp3', recording)
     (request,) = server.requests
     fields = form(request.headers["content-type"], request.body)
@@ -84,7 +84,7 @@ def test_a_server_that_names_no_segments_is_heard_too() -> None:
 
 
 def test_what_was_said_at_a_time_is_a_region() -> None:
-    with OpenAIServer(served()) as server:
+    with OpenAIServer(transcription_reply()) as server:
         readers = by_suffix({"*.mp3": MediaReader(model(server.url))})
         reader = reader_of("a/talk.mp3", readers)
         assert reader is not None
@@ -123,19 +123,19 @@ def test_nobody_listens() -> None:
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    with OpenAIServer(ServedReply(status=503), ServedReply(fault="reset"), served()) as server:
+    with OpenAIServer(ServedReply(status=503), ServedReply(fault="reset"), transcription_reply()) as server:
         assert model(server.url, retries=3).transcribe("a.mp3", b"x").text == SAID["text"]
     assert len(server.requests) == 3
 
 
 def test_a_recording_that_is_too_large_is_not_sent() -> None:
-    with OpenAIServer(served()) as server, pytest.raises(ModelRejected, match=r"11 bytes.*takes 10"):
+    with OpenAIServer(transcription_reply()) as server, pytest.raises(ModelRejected, match=r"11 bytes.*takes 10"):
         model(server.url, largest_bytes=10).transcribe("a.mp3", b"01234567890")
     assert not server.requests
 
 
 def test_minutes_are_charged_and_a_budget_holds() -> None:
-    with OpenAIServer(served()) as server:
+    with OpenAIServer(transcription_reply()) as server:
         hears = model(server.url, usd_per_minute=0.6)
         with Run() as run:
             hears.transcribe("a.mp3", b"x")

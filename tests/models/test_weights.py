@@ -32,7 +32,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(weights, "VOCABULARY_SHA256", hashlib.sha256(b"a\nb\n").hexdigest())
 
 
-def placed(folder: Path, tensors: bytes = b"tensors", tokens: str = "ab") -> Path:
+def write_model(folder: Path, tensors: bytes = b"tensors", tokens: str = "ab") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.safetensors").write_bytes(tensors)
     vocabulary = {token: number for number, token in reversed(list(enumerate(tokens)))}
@@ -63,21 +63,21 @@ def test_where_the_runtime_is_missing_too_one_advice_names_both(monkeypatch: pyt
 
 def test_the_first_place_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshots = tmp_path / "hf" / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots"
-    placed(snapshots / "0123")
+    write_model(snapshots / "0123")
     assert weights.find().source == "the model hub's cache"
     package = tmp_path / "packages" / "weights_for_a_test"
-    placed(package / "model")
+    write_model(package / "model")
     (package / "__init__.py").write_text("raise AssertionError('must not be imported')")
     monkeypatch.syspath_prepend(str(package.parent))
     monkeypatch.setattr(weights, "PACKAGES", ("weights_for_a_test",))
     assert weights.find().source == "the package weights_for_a_test"
-    monkeypatch.setenv("SPOLIA_WEIGHTS", str(placed(tmp_path / "named")))
+    monkeypatch.setenv("SPOLIA_WEIGHTS", str(write_model(tmp_path / "named")))
     assert weights.find().folder == tmp_path / "named"
-    assert weights.find(str(placed(tmp_path / "given"))).folder == tmp_path / "given"
+    assert weights.find(str(write_model(tmp_path / "given"))).folder == tmp_path / "given"
 
 
 def test_a_folder_that_is_named_and_empty_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    placed(tmp_path / "hf" / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "0123")
+    write_model(tmp_path / "hf" / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "0123")
     monkeypatch.setenv("SPOLIA_WEIGHTS", str(tmp_path))
     with pytest.raises(WeightsError, match=r"SPOLIA_WEIGHTS names is .* does not hold model\.safetensors"):
         weights.find()
@@ -85,8 +85,8 @@ def test_a_folder_that_is_named_and_empty_is_an_error(tmp_path: Path, monkeypatc
 
 def test_the_main_snapshot_comes_before_others(tmp_path: Path) -> None:
     root = tmp_path / "hf" / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2"
-    placed(root / "snapshots" / "000")
-    placed(root / "snapshots" / "fff")
+    write_model(root / "snapshots" / "000")
+    write_model(root / "snapshots" / "fff")
     (root / "refs").mkdir()
     (root / "refs" / "main").write_text("fff")
     assert weights.find().folder.name == "fff"
@@ -94,14 +94,14 @@ def test_the_main_snapshot_comes_before_others(tmp_path: Path) -> None:
 
 def test_other_weights_are_refused_with_both_hashes(tmp_path: Path) -> None:
     with pytest.raises(WeightsError) as caught:
-        weights.find(str(placed(tmp_path, tensors=b"other")))
+        weights.find(str(write_model(tmp_path, tensors=b"other")))
     assert hashlib.sha256(b"other").hexdigest() in str(caught.value)
     assert weights.SHA256 in str(caught.value)
 
 
 def test_another_vocabulary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=weights.VOCABULARY_SHA256):
-        weights.find(str(placed(tmp_path, tokens="ba")))
+        weights.find(str(write_model(tmp_path, tokens="ba")))
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(WeightsError, match="no vocabulary"):
         weights.find(str(tmp_path))
@@ -113,17 +113,17 @@ def test_a_hash_is_computed_once_and_again_when_the_file_changes(
     computed: list[Path] = []
     whole = file_hash._bytes
 
-    def count_calls(path: Path) -> str:
+    def note_path(path: Path) -> str:
         computed.append(path)
         return whole(path)
 
-    monkeypatch.setattr(file_hash, "_bytes", count_calls)
-    folder = str(placed(tmp_path / "given"))
+    monkeypatch.setattr(file_hash, "_bytes", note_path)
+    folder = str(write_model(tmp_path / "given"))
     weights.find(folder)
     weights.find(folder)
     assert len(computed) == 1
     stat = (tmp_path / "given" / "model.safetensors").stat()
-    placed(tmp_path / "given", tensors=b"changed")
+    write_model(tmp_path / "given", tensors=b"changed")
     os.utime(tmp_path / "given" / "model.safetensors", ns=(stat.st_atime_ns, stat.st_mtime_ns))
     with pytest.raises(WeightsError):
         weights.find(folder)
@@ -133,17 +133,17 @@ def test_a_hash_is_computed_once_and_again_when_the_file_changes(
 def test_a_damaged_or_unwritable_memory_costs_a_hash_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = str(placed(tmp_path / "given"))
-    position = weights.find(folder)
+    folder = str(write_model(tmp_path / "given"))
+    known_weights = weights.find(folder)
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     for note in (tmp_path / "cache" / "file_hashes").glob("*.json"):
         note.write_bytes(b"\xff{")
-    assert weights.find(folder) == position
+    assert weights.find(folder) == known_weights
     for note in (tmp_path / "cache" / "file_hashes").glob("*.json"):
         note.write_bytes(b"[" * 100_000)
-    assert weights.find(folder) == position
+    assert weights.find(folder) == known_weights
     monkeypatch.setenv("SPOLIA_CACHE", "/dev/null/none")
-    assert weights.find(folder) == position
+    assert weights.find(folder) == known_weights
 
 
 def test_the_hub_is_asked_last_and_its_failure_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_the_hub_is_asked_last_and_its_failure_is_said(tmp_path: Path, monkeypat
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(WeightsError, match=r"hub was not (reachable at 127\.0\.0\.1|asked, because its client)"):
         weights.find()
-    monkeypatch.setattr(hub, "download", lambda repository, files: placed(tmp_path / "fetched"))
+    monkeypatch.setattr(hub, "download", lambda repository, files: write_model(tmp_path / "fetched"))
     assert weights.find().source == "the model hub"
 
 
@@ -209,29 +209,29 @@ def test_a_config_that_is_no_object_of_json_is_refused(tmp_path: Path, written: 
         config_of(str(tmp_path), "")
 
 
-def tuned(folder: Path, *files: str, **card: Any) -> Path:
+def write_tuned_model(folder: Path, *files: str, **card: Any) -> Path:
     """A folder of a tuned model, whose card names these files."""
     folder.mkdir()
     for name in ("model.safetensors", "config.json", "tokenizer.json"):
         (folder / name).write_text(name)
-    digests_by_name = {name: hashlib.sha256(name.encode()).hexdigest() for name in files}
-    (folder / "card.json").write_text(json.dumps({"part": "lm", "sha256": "0", "files": digests_by_name} | card))
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in files}
+    (folder / "card.json").write_text(json.dumps({"part": "lm", "sha256": "0", "files": digests} | card))
     return folder
 
 
 def test_a_tuned_model_is_refused_whose_card_is_damaged_or_does_not_name_what_is_loaded(tmp_path: Path) -> None:
-    tensors, *other_values = names = ("model.safetensors", "config.json", "tokenizer.json")
+    tensors, *other_names = names = ("model.safetensors", "config.json", "tokenizer.json")
     (tmp_path / "none").mkdir()
     refuse_changed(tmp_path / "none", tensors)
-    refuse_changed(tuned(tmp_path / "older", tensors), tensors)
-    folder = tuned(tmp_path / "whole", *names)
+    refuse_changed(write_tuned_model(tmp_path / "older", tensors), tensors)
+    folder = write_tuned_model(tmp_path / "whole", *names)
     refuse_changed(folder, tensors)
     for name in ("chat_template.jinja", "adapter_config.json", "adapter_model.safetensors"):
         (folder / name).write_text("{}")
         with pytest.raises(WeightsError, match=f"{name} is not named in the card"):
             refuse_changed(folder, tensors)
         (folder / name).unlink()
-    for name in other_values:
+    for name in other_names:
         (folder / name).write_text("{}")
         with pytest.raises(WeightsError, match=f"{name} is not the file that its card describes"):
             refuse_changed(folder, tensors)
@@ -239,7 +239,7 @@ def test_a_tuned_model_is_refused_whose_card_is_damaged_or_does_not_name_what_is
     damaged: list[dict[str, Any]] = [{"sha256": None}, {"files": {}}, {"files": None}, {"part": 1}]
     for number, card in enumerate(damaged):
         with pytest.raises(WeightsError, match="is not a card of trained weights"):
-            refuse_changed(tuned(tmp_path / f"{number}", *names, **card), tensors)
+            refuse_changed(write_tuned_model(tmp_path / f"{number}", *names, **card), tensors)
     (folder / "card.json").write_text('{"part": "lm"')
     with pytest.raises(WeightsError, match="is not a card of trained weights"):
         refuse_changed(folder, tensors)

@@ -33,7 +33,7 @@ class Finds(Operator[Query, Ranking]):
 
 
 def questions(n: int) -> list[Item]:
-    return [Item(f"q{index}", f"question {index}", ("gold",), gold=(("gold",),)) for index in range(n)]
+    return [Item(f"q{number}", f"question {number}", ("gold",), gold=(("gold",),)) for number in range(n)]
 
 
 def reading(model: LanguageModel) -> Operator[Query, Any]:

@@ -25,10 +25,14 @@ class Asked(Finds):
         return None if self.asked else 0
 
 
-def study(folder: str, dies_after: float = float("inf"), count: int = signal.SIGKILL, processes: int = 0) -> TunedFlow:
+def study(
+    folder: str, dies_after: float = float("inf"), signal_number: int = signal.SIGKILL, processes: int = 0
+) -> TunedFlow:
     def kill_study(progress: StudyProgress) -> None:
         if progress.done >= dies_after:
-            (os.kill if count == signal.SIGKILL else os.killpg)(os.getpid(), count)  # a terminal interrupts the group
+            (os.kill if signal_number == signal.SIGKILL else os.killpg)(
+                os.getpid(), signal_number
+            )  # a terminal interrupts the group
 
     space = Asked().vary("skill", skill=[0, 1, 2, 3, 4, 5]).vary("asked", asked=[False, True])
     with SweepProcesses(processes) if processes else nullcontext() as executor:

@@ -220,8 +220,8 @@ def test_the_measures_and_the_strategy_are_those_of_the_last_node(tmp_path: Path
 
 def test_what_has_no_equal_is_left_out_and_named(tmp_path: Path) -> None:
     message = "\n".join(config(tmp_path, WHOLE).notes)
-    for reply in ("gpt2", "monot5", "recency_filter", "retrieval_token_f1", "bert_score", "speed_threshold", "lights"):
-        assert (reply in message) == (reply != "retrieval_token_f1")  # only the measures of the last node count
+    for name in ("gpt2", "monot5", "recency_filter", "retrieval_token_f1", "bert_score", "speed_threshold", "lights"):
+        assert (name in message) == (name != "retrieval_token_f1")  # only the measures of the last node count
     assert "--under Seconds=10" in message
 
 
@@ -240,8 +240,8 @@ def test_a_whole_pipeline_is_a_flow_that_answers(tmp_path: Path) -> None:
     assert imported_config.objective == 'SentenceBLEU,ROUGE-2,SemScore,GEval(aspect="mean", rule="autorag")'
     parse_measures(imported_config.objective, llm=judge, embedder=HashingEmbedder())
     assert imported_config.under == ("ATC=2000",)
-    item = space.decide(space.default)
-    assert item.gives(item.takes()).__name__ == "Answer"
+    default = space.decide(space.default)
+    assert default.gives(default.takes()).__name__ == "Answer"
     (template,) = (option.body.template for option in space.places["prompt_maker"].values[:1])
     assert template == "Read {{passages}} and {say}: {{question}}"
 
@@ -294,11 +294,11 @@ def test_every_module_that_is_not_read_is_named_with_why(kind: str) -> None:
 
 def test_nodes_and_modules_that_stand_there_twice_are_chosen_apart() -> None:
     cuts = ({"module_type": "threshold_cutoff", "threshold": [0.1, 0.2]}, {"module_type": "pass_passage_filter"})
-    second_result = (
+    other_cuts = (
         {"module_type": "threshold_cutoff", "threshold": [0.3, 0.4, 0.5]},
         {"module_type": "pass_passage_filter"},
     )
-    imported_config = of(WORDS, node("passage_filter", *cuts), node("passage_filter", *second_result))
+    imported_config = of(WORDS, node("passage_filter", *cuts), node("passage_filter", *other_cuts))
     assert Space(flow(imported_config)).size == 3 * 4
 
 
@@ -434,18 +434,18 @@ def trial(tmp_path: Path, chosen: str = CHOSEN) -> Path:
 
 
 def test_the_pipeline_that_a_trial_chose_is_a_flow_and_a_point_of_its_space(tmp_path: Path) -> None:
-    found_trial = read_trial(trial(tmp_path))
-    chosen, space = flow(found_trial.best), Space(flow(found_trial.space))
+    read = read_trial(trial(tmp_path))
+    chosen, space = flow(read.best), Space(flow(read.space))
     assert not Space(chosen).places
-    assert found_trial.point is not None
-    assert space.decide(found_trial.point).digest == chosen.digest
-    assert found_trial.best.objective == found_trial.space.objective
-    assert [(item.module, item.seconds, item.is_best) for item in found_trial.tried] == [
+    assert read.point is not None
+    assert space.decide(read.point).digest == chosen.digest
+    assert read.best.objective == read.space.objective
+    assert [(module.module, module.seconds, module.is_best) for module in read.tried] == [
         ("hybrid_rrf", 0.511, False),
         ("hybrid_cc", 0.755, False),
         ("hybrid_cc", 0.414, True),
     ]
-    assert dict(found_trial.tried[2].metrics) == {"retrieval_f1": 0.305, "retrieval_recall": 0.915}
+    assert dict(read.tried[2].metrics) == {"retrieval_f1": 0.305, "retrieval_recall": 0.915}
 
 
 def test_a_pipeline_that_the_space_does_not_hold_has_no_point(tmp_path: Path) -> None:

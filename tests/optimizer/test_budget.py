@@ -57,19 +57,19 @@ def test_the_least_budget_is_enough(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("budget", "calls"), [("60 calls", 60), ("9k tokens", 9000)])
 def test_models_are_asked_no_more_than_the_budget_allows(budget: str, calls: int) -> None:
-    whole, flow = tuned(None), tuned(budget)
-    usage = flow.spent.calls if "calls" in budget else flow.spent.input_tokens + flow.spent.output_tokens
+    whole, bounded = tuned(None), tuned(budget)
+    usage = bounded.spent.calls if "calls" in budget else bounded.spent.input_tokens + bounded.spent.output_tokens
     assert 0 < usage <= calls
-    assert flow.spent.calls < whole.spent.calls
-    assert flow.score.low <= flow.score.mean <= flow.score.high
+    assert bounded.spent.calls < whole.spent.calls
+    assert bounded.score.low <= bounded.score.mean <= bounded.score.high
 
 
 @pytest.mark.slow
 def test_a_budget_that_is_too_small_says_the_least_in_its_unit_and_that_is_enough() -> None:
     with pytest.raises(DataError, match=r"A budget of 20 calls is too small .* Write at least '(\d+) calls'.") as error:
         tuned("20 calls")
-    part = str(error.value).split("'")[1]
-    assert tuned(part).spent.calls <= int(part.split()[0])
+    minimum = str(error.value).split("'")[1]
+    assert tuned(minimum).spent.calls <= int(minimum.split()[0])
     with pytest.raises(DataError, match=r"A budget of 3 tokens is too small .* Write at least '\d+ tokens'"):
         tuned("3 tokens")
     with pytest.raises(DataError, match=r"A budget of 0.0001s is too small .* Write at least '[\d.]+(s|m)'."):
@@ -78,19 +78,19 @@ def test_a_budget_that_is_too_small_says_the_least_in_its_unit_and_that_is_enoug
 
 @pytest.mark.slow
 def test_of_a_budget_of_calls_enough_is_left_for_the_report_on_fresh_questions() -> None:
-    flow = tuned("700 calls", 210)
-    assert flow.spent.calls <= 700
-    assert flow.fresh > 0
-    assert flow.scored_on == "fresh questions"
-    assert flow.regret_bound is not None
+    tuned_flow = tuned("700 calls", 210)
+    assert tuned_flow.spent.calls <= 700
+    assert tuned_flow.fresh > 0
+    assert tuned_flow.scored_on == "fresh questions"
+    assert tuned_flow.regret_bound is not None
 
 
 @pytest.mark.slow
 def test_a_study_goes_on_within_its_budget_and_again_takes_nothing(tmp_path: Path) -> None:
     first = tuned("60 calls", path=tmp_path)
-    second_flow = tuned("60 calls", path=tmp_path)
-    assert (second_flow.rows, second_flow.spent.calls) == (0, 0)
-    assert (second_flow.point, second_flow.score) == (first.point, first.score)
+    second = tuned("60 calls", path=tmp_path)
+    assert (second.rows, second.spent.calls) == (0, 0)
+    assert (second.point, second.score) == (first.point, first.score)
     more = tuned("100 calls", path=tmp_path)
     assert first.spent.calls + more.spent.calls <= 100
 

@@ -37,15 +37,15 @@ def space(model: Any) -> Operator[Query, Any]:
 
 def prompts_of(flows: list[Operator[Query, Any]], items: list[Item]) -> set[str]:
     """What all flows would send."""
-    result = set()
+    prompts = set()
     for flow in flows:
         *free, reader = flow.steps  # type: ignore[attr-defined]
         for item in items:
             value: Any = Query(item.question)
             for step in free:
                 value = step(value)
-            result.add(reader.build_prompt(value.cut(reader.max_passages)).text)
-    return result
+            prompts.add(reader.build_prompt(value.cut(reader.max_passages)).text)
+    return prompts
 
 
 class Waits(ScriptedModel):
@@ -59,11 +59,11 @@ def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_reader
     items = questions(8)
     with OpenAIServer(ServedReply("gold")) as server:
         tuned_flow = tune(space(ChatModel("m", server.url)), items, "EM")
-        count = len(server.requests)
+        request_count = len(server.requests)
     flows = Candidates(Space(space(MODEL)))
     distinct = prompts_of([flows.flows[flow] for flow in flows.all_flows], items)
     assert tuned_flow.rows == tuned_flow.flows * len(items)
-    assert tuned_flow.spent.calls == count == len(distinct) < 0.2 * tuned_flow.rows
+    assert tuned_flow.spent.calls == request_count == len(distinct) < 0.2 * tuned_flow.rows
     assert tuned_flow.finalists[0].calls == 1.0
 
 
@@ -73,9 +73,9 @@ def test_contexts_are_numbered_by_what_would_be_sent() -> None:
     flows = list(candidates.all_flows)
     numbers = contexts.numbers(flows)
     for index, item in enumerate(items):
-        texts = [prompts_of([candidates.flows[flow]], [item]) for flow in flows]
-        for number, other_value in ((0, 1), (0, len(flows) - 1), (3, 4), (2, 20)):
-            assert (numbers[number, index] == numbers[other_value, index]) == (texts[number] == texts[other_value])
+        prompts = [prompts_of([candidates.flows[flow]], [item]) for flow in flows]
+        for left, right in ((0, 1), (0, len(flows) - 1), (3, 4), (2, 20)):
+            assert (numbers[left, index] == numbers[right, index]) == (prompts[left] == prompts[right])
     assert contexts.total == len(prompts_of([candidates.flows[flow] for flow in flows], items))
 
 
@@ -85,8 +85,8 @@ def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
     flows = list(candidates.all_flows)
     board = Board(candidates, len(items), 1000, contexts=contexts)
 
-    def source(subset: Any, asked: range) -> ScoreRows:
-        return ScoreRows(np.zeros((len(subset), len(asked))), np.zeros((len(subset), 2)))
+    def source(flows: Any, asked: range) -> ScoreRows:
+        return ScoreRows(np.zeros((len(flows), len(asked))), np.zeros((len(flows), 2)))
 
     whole = board.cost(flows, 5)
     assert whole == contexts.total
@@ -105,8 +105,8 @@ def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_aske
     flows = list(candidates.all_flows)
     scores = 0.2 + 0.6 * contexts.quality(flows)
 
-    def source(subset: Any, asked: range) -> ScoreRows:
-        return ScoreRows(scores[list(subset), asked.start : asked.stop], np.zeros((len(subset), 2)))
+    def source(flows: Any, asked: range) -> ScoreRows:
+        return ScoreRows(scores[list(flows), asked.start : asked.stop], np.zeros((len(flows), 2)))
 
     def off(board: Board) -> float:
         board.fill(ScoreRequest(flows, 8), source)
@@ -124,29 +124,29 @@ def test_a_search_begins_with_flows_whose_contexts_hold_the_gold_and_others_as_t
     assert sorted(quality[best], reverse=True) == sorted(quality, reverse=True)[:5]
     assert sorted(Board(candidates, 40, 1000).draw(5)) != sorted(best)
     contexts._quality[contexts._compute_rows(flows[::2])] = np.nan  # flows of another kind
-    sample, mixed = Board(candidates, 40, 1000).draw(6), Board(candidates, 40, 1000, contexts=contexts).draw(6)
-    assert [flow for flow in mixed if flow in flows[::2]] == [flow for flow in sample if flow in flows[::2]]
+    drawn_flows, mixed = Board(candidates, 40, 1000).draw(6), Board(candidates, 40, 1000, contexts=contexts).draw(6)
+    assert [flow for flow in mixed if flow in flows[::2]] == [flow for flow in drawn_flows if flow in flows[::2]]
 
 
 @pytest.mark.slow
 def test_a_study_ends_the_same_with_any_number_of_workers_and_after_it_broke_off(tmp_path: Path) -> None:
-    def study(workers: int, name: str, value: float = float("inf")) -> TunedFlow:
+    def study(workers: int, name: str, ends_after: float = float("inf")) -> TunedFlow:
         def break_off(progress: StudyProgress) -> None:
-            if progress.done > value:
+            if progress.done > ends_after:
                 raise RuntimeError("broken off")
 
         options: dict[str, Any] = {"budget": "50%", "seed": 3, "path": tmp_path / name, "on_progress": break_off}
         return tune(space(Waits(MODEL.replies)), questions(40), "EM", run=Run(share=True, threads=workers), **options)
 
-    flow, three = study(1, "one"), study(3, "three")
-    assert flow.score.mean < 1
-    assert (three.point, three.score, three.finalists) == (flow.point, flow.score, flow.finalists)
-    assert (three.rows, three.spent.calls) == (flow.rows, flow.spent.calls)
+    single, three = study(1, "one"), study(3, "three")
+    assert single.score.mean < 1
+    assert (three.point, three.score, three.finalists) == (single.point, single.score, single.finalists)
+    assert (three.rows, three.spent.calls) == (single.rows, single.spent.calls)
     with pytest.raises(RuntimeError):
         study(3, "broken", 200)
     rest = study(1, "broken")
-    assert 0 < rest.spent.calls < flow.spent.calls
-    assert (rest.point, rest.score, rest.finalists) == (flow.point, flow.score, flow.finalists)
+    assert 0 < rest.spent.calls < single.spent.calls
+    assert (rest.point, rest.score, rest.finalists) == (single.point, single.score, single.finalists)
 
 
 @pytest.mark.slow
@@ -215,4 +215,4 @@ def test_a_run_that_keeps_replies_asks_equal_prompts_once_and_counts_what_they_c
         readers = [Reader(MODEL, max_passages=6), Reader(MODEL, max_passages=7), Reader(MODEL, max_passages=1)]
         answers = [reader(ranking) for reader in readers]
     assert [answer.text for answer in answers] == ["gold", "gold", "gold"]
-    assert (run.spent.calls, run.usage.calls) == (2, 3)
+    assert (run.actual_usage.calls, run.usage.calls) == (2, 3)

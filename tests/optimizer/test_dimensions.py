@@ -66,7 +66,7 @@ def fact(number: int) -> str:
 
 def shouting(blob: Any) -> str:
     """A parser that loses the years."""
-    return "".join(" " if item.isdigit() else item for item in blob.data.decode())
+    return "".join(" " if character.isdigit() else character for character in blob.data.decode())
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("lighthouses")
     (texts := folder / "texts").mkdir()
     for number in range(LIGHTHOUSES):
-        text = " ".join(f"Its keeper had {n} goats and {n + 1} lamps." for n in range(12))
-        (texts / f"{number}.txt").write_text(f"{text}\n\n{fact(number)} It is tall.\n\n{text}")
+        filler = " ".join(f"Its keeper had {n} goats and {n + 1} lamps." for n in range(12))
+        (texts / f"{number}.txt").write_text(f"{filler}\n\n{fact(number)} It is tall.\n\n{filler}")
     new_store = Store(Corpus(str(folder / "facts.spolia")), Corpus(str(folder / "shouted.spolia")))
     sync(texts, new_store.corpus)
     sync(texts, new_store.shouted, readers={"*.txt": shouting})
@@ -86,12 +86,12 @@ def by_spans(n: int = LIGHTHOUSES) -> list[Item]:
     """Gold as spans, by which flows over different chunks are compared."""
     return [
         Item(
-            f"q{index}",
-            f"When was lighthouse {index} lit?",
+            f"q{number}",
+            f"When was lighthouse {number} lit?",
             ("In 1800",),
-            gold=((Quote(f"{index}.txt", text=fact(index)),),),
+            gold=((Quote(f"{number}.txt", text=fact(number)),),),
         )
-        for index in range(n)
+        for number in range(n)
     ]
 
 
@@ -297,9 +297,9 @@ def test_a_space_of_10_to_the_23_flows_is_drawn_from_and_walked_without_being_li
     point = space.draw(Random(1))
     near = list(space.neighbours(point))
     assert len(near) < 22 * 2 + 10
-    for other_value in near:
-        space.decide(other_value)
-        assert sum(point[name] != other_value[name] for name in point) == 1
+    for neighbour in near:
+        space.decide(neighbour)
+        assert sum(point[name] != neighbour[name] for name in point) == 1
 
 
 def test_candidates_of_one_place_take_one_weight_under_their_default_names(store: Store) -> None:

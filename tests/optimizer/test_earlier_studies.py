@@ -34,7 +34,9 @@ def said(ranking: Ranking, *, prompt: str, key: str) -> Ranking:
 
 
 def questions(n: int, about: str) -> list[Item]:
-    return [Item(f"q{index}", f"{about} {index}", (f"the answer of {about}",), gold=(("gold",),)) for index in range(n)]
+    return [
+        Item(f"q{number}", f"{about} {number}", (f"the answer of {about}",), gold=(("gold",),)) for number in range(n)
+    ]
 
 
 def studied(earlier: EarlierStudies | None, about: str, space: Operator[Any, Any] = SPACE, **options: Any) -> TunedFlow:
@@ -42,8 +44,8 @@ def studied(earlier: EarlierStudies | None, about: str, space: Operator[Any, Any
     return tune(space, questions(40, about), options.pop("objective", "MRR"), earlier=earlier, **options)
 
 
-def started(flow: TunedFlow) -> list[str]:
-    return [note for note in flow.notes if note.startswith("The search began")]
+def started(tuned_flow: TunedFlow) -> list[str]:
+    return [note for note in tuned_flow.notes if note.startswith("The search began")]
 
 
 @pytest.mark.slow
@@ -121,8 +123,8 @@ def test_a_study_that_goes_on_begins_as_it_began_whatever_has_ended_since(tmp_pa
     earlier = EarlierStudies(tmp_path / "records", None)
     first = studied(earlier, "ships", path=tmp_path / "study")
     studied(earlier, "goats")
-    second_flow = studied(earlier, "ships", path=tmp_path / "study")
-    assert (second_flow.rows, second_flow.point, second_flow.notes) == (0, first.point, first.notes)
+    second = studied(earlier, "ships", path=tmp_path / "study")
+    assert (second.rows, second.point, second.notes) == (0, first.point, first.notes)
 
 
 @pytest.mark.slow
@@ -132,7 +134,7 @@ def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: 
     (path,) = tmp_path.iterdir()
     good = json.loads(path.read_text())
     (tmp_path / "cut.json").write_text(path.read_text()[:50])
-    for index, other_value in enumerate(
+    for index, record in enumerate(
         (
             [],
             3,
@@ -143,7 +145,7 @@ def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: 
             {"form": 1},
         )
     ):
-        (tmp_path / f"other{index}.json").write_text(json.dumps(other_value))
+        (tmp_path / f"other{index}.json").write_text(json.dumps(record))
     assert earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).own == 1
     path.unlink()
     assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).points
@@ -163,9 +165,9 @@ def test_what_is_shipped_is_used_where_a_space_has_the_same_names() -> None:
 def test_a_shipped_record_is_not_used_for_some_questions_of_its_own_data(shared_datasets: Path) -> None:
     items = list(DataSet(str(shared_datasets / "covid_qa")).items())
     earlier = EarlierStudies(Path("/nowhere"), questions=question_marks(items))
-    for some_items in (items[-20:], items):
+    for asked_items in (items[-20:], items):
         start = earlier.find_warm_start(
-            TuningPlan.from_space(WORDS, [item for item in some_items if item.gold], "nDCG@10")
+            TuningPlan.from_space(WORDS, [item for item in asked_items if item.gold], "nDCG@10")
         )
         assert set(start.shipped) == {"squad_newwiki", "xquad_en"}
 

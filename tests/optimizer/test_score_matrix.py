@@ -58,24 +58,24 @@ def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, m
     chunks = corpus.group()
     branch = Branch(BM25(chunks, source="words"), TFIDF(chunks, source="other")) >> ReciprocalRankFusion()
     space = Choice(BM25(chunks), branch, name="arms") >> Choice(Identity(), Cut(1), name="cut")
-    report = matrix.measured(space, items)
+    whole = matrix.measured(space, items)
     candidates = Candidates(Space(space))
     flows = [candidates.flows[number] for number in candidates.all_flows]
-    assert len(np.unique(report.scores)) > 2
-    np.testing.assert_array_equal(report.scores, ask(flows, items, matrix.MEASURE).scores[:, :, 0])
+    assert len(np.unique(whole.scores)) > 2
+    np.testing.assert_array_equal(whole.scores, ask(flows, items, matrix.MEASURE).scores[:, :, 0])
     for index, item in enumerate(items):
         with Run():
-            output = [tuple(hit.node.id for hit in flow(Query(item.question)).hits[: matrix.SHOWN]) for flow in flows]
-        same = np.array([[entry == other_value for other_value in output] for entry in output])
-        column = report.contexts[:, index]
+            contexts = [tuple(hit.node.id for hit in flow(Query(item.question)).hits[: matrix.SHOWN]) for flow in flows]
+        same = np.array([[context == other_context for other_context in contexts] for context in contexts])
+        column = whole.contexts[:, index]
         np.testing.assert_array_equal(column[:, None] == column, same)
-    assert report.points.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert report.cost_us([0, 1]) < report.cost_us([0]) + report.cost_us([1])
-    parts = [matrix.measured(space, some_items) for some_items in (items[:4], items[2:])]
-    np.testing.assert_array_equal(parts[0].joined(parts[1]).scores, report.scores)
-    np.testing.assert_array_equal(parts[0].joined(parts[1]).contexts, report.contexts)
-    report.save(tmp_path / "towns.npz")
-    np.testing.assert_array_equal(matrix.ScoreMatrix.load(tmp_path / "towns.npz").scores, report.scores)
+    assert whole.points.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert whole.cost_us([0, 1]) < whole.cost_us([0]) + whole.cost_us([1])
+    parts = [matrix.measured(space, asked_items) for asked_items in (items[:4], items[2:])]
+    np.testing.assert_array_equal(parts[0].joined(parts[1]).scores, whole.scores)
+    np.testing.assert_array_equal(parts[0].joined(parts[1]).contexts, whole.contexts)
+    whole.save(tmp_path / "towns.npz")
+    np.testing.assert_array_equal(matrix.ScoreMatrix.load(tmp_path / "towns.npz").scores, whole.scores)
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def test_a_larger_budget_asks_more_questions_of_no_more_than_half_of_the_flows_t
 def test_later_rounds_take_fewer_rows_and_all_of_them_what_was_given() -> None:
     board, _ = study(RandomSearch(), 0, 0.01)
     board.rows = board.rows_spent + 6_000
-    previous_rows_spent, rows = board.rows_spent, list[int]()
+    spent_before, rows = board.rows_spent, list[int]()
     for request in halve(board, range(128), 6_000, 16, 0.5):
         board.fill(
             request,
@@ -123,8 +123,8 @@ def test_later_rounds_take_fewer_rows_and_all_of_them_what_was_given() -> None:
                 np.zeros((len(flows), len(asked_request))), np.zeros((len(flows), 2))
             ),
         )
-        rows.append(board.rows_spent - previous_rows_spent - sum(rows))
-    assert [row / rows[0] for row in rows] == pytest.approx([1.0, 0.5, 0.25], abs=0.05)
+        rows.append(board.rows_spent - spent_before - sum(rows))
+    assert [count / rows[0] for count in rows] == pytest.approx([1.0, 0.5, 0.25], abs=0.05)
     assert 0.95 * 6_000 < sum(rows) <= 6_000
 
 
@@ -141,20 +141,20 @@ def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:
 @pytest.mark.slow
 @check_each("name", [name for name in STRATEGIES if name != "tpe"])
 def test_no_strategy_goes_beyond_its_budget_and_the_same_seed_asks_the_same(name: str) -> None:
-    (report, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
+    (one, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
     assert first == second
-    assert report.rows_spent == two.rows_spent <= report.rows
-    np.testing.assert_array_equal(report.scores, two.scores)
+    assert one.rows_spent == two.rows_spent <= one.rows
+    np.testing.assert_array_equal(one.scores, two.scores)
 
 
 @pytest.mark.slow
 def test_tpe_asks_better_flows_after_it_has_seen_some_within_its_budget_and_by_its_seed() -> None:
     pytest.importorskip("optuna")
-    (board, flow), (second_result, same) = (study(TreeParzen(), 3, 0.1) for _ in range(2))
+    (board, flow), (second_board, same) = (study(TreeParzen(), 3, 0.1) for _ in range(2))
     assert flow == same
-    assert board.rows_spent == second_result.rows_spent <= board.rows
-    (position,) = np.nonzero(board.question_counts)
-    means = board.means(position.tolist(), QUESTIONS)  # flows are numbered as they are drawn
+    assert board.rows_spent == second_board.rows_spent <= board.rows
+    (asked_flows,) = np.nonzero(board.question_counts)
+    means = board.means(asked_flows.tolist(), QUESTIONS)  # flows are numbered as they are drawn
     assert means[10:].mean() > means[:10].mean() + 0.02
 
 
@@ -177,7 +177,7 @@ def test_halving_with_neighbours_loses_less_than_its_rivals() -> None:
         return float(np.mean(lost))
 
     ours = regret(HalvingWithNeighbours(), 0.1)
-    assert ours <= min(regret(item, 0.1) for item in (GreedySearch(), RandomSearch(), Halving(1 / 3))) + 0.002
+    assert ours <= min(regret(rival, 0.1) for rival in (GreedySearch(), RandomSearch(), Halving(1 / 3))) + 0.002
 
 
 @pytest.mark.slow
@@ -216,10 +216,10 @@ def test_a_warm_start_finds_the_best_with_a_budget_too_small_to_look_for_it() ->
 @pytest.mark.slow
 def test_a_bandit_over_places_and_candidates_comes_near_the_best_but_for_pairs_and_keeps_its_budget() -> None:
     truth = planted().mean(axis=-1)
-    other_values = np.sort(np.delete(truth.reshape(8, -1, 4), 5, axis=0)[:, :, :3].ravel())
+    unpaired = np.sort(np.delete(truth.reshape(8, -1, 4), 5, axis=0)[:, :, :3].ravel())
     for seed in range(5):
         board, flow = study(HierarchicalBandit(), seed, 0.05)
         assert board.rows_spent <= 0.05 * 640 * QUESTIONS
         chosen = board.candidates.flows[flow]
-        result = truth[tuple(PLACES[name].index(getattr(chosen, name)) for name in PLACES)]
-        assert np.searchsorted(other_values, result) > 0.9 * other_values.size
+        true_score = truth[tuple(PLACES[name].index(getattr(chosen, name)) for name in PLACES)]
+        assert np.searchsorted(unpaired, true_score) > 0.9 * unpaired.size

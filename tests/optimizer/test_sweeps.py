@@ -45,10 +45,12 @@ class Dies(Operator[Query, Query]):
 def test_processes_give_the_scores_of_this_one_and_a_killed_worker_loses_none(tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "lights.spolia"))
     add_texts(
-        corpus, {f"{index}.txt": f"Light {index} has {index % 5} lamps, and {index % 3} goats." for index in range(40)}
+        corpus,
+        {f"{number}.txt": f"Light {number} has {number % 5} lamps, and {number % 3} goats." for number in range(40)},
     )
     items = [
-        Item(f"q{index}", f"How many goats has light {index}?", gold=((f"text:{index}.txt",),)) for index in range(40)
+        Item(f"q{number}", f"How many goats has light {number}?", gold=((f"text:{number}.txt",),))
+        for number in range(40)
     ]
     search = BM25Variant(corpus.group("chunk"))
     space = search.vary("k1", k1=[0.5, 1.2, 2.0]).vary("b", b=[0.0, 0.75]) >> Cut().vary("most", top_k=[1, 5])

@@ -58,10 +58,10 @@ SPACE_DEFAULT = Finds() >> Cut(2)
 @pytest.mark.slow
 def test_the_best_flow_is_chosen_and_reported_on_questions_that_did_not_choose() -> None:
     tuned_flow = tune(SPACE, questions(300), "MRR", seed=3)
-    request = [item.id for item in questions(300)]
+    ids = [item.id for item in questions(300)]
     assert tuned_flow.point["skill"] == 3
     assert tuned_flow.point["most"] == 1
-    assert tuned_flow.fresh == sum(part_of(id) == "report" for id in request)
+    assert tuned_flow.fresh == sum(part_of(id) == "report" for id in ids)
     assert tuned_flow.questions + tuned_flow.fresh == 300
     assert tuned_flow.score.low < tuned_flow.score.mean < tuned_flow.score.high
     assert tuned_flow.score.n == tuned_flow.fresh
@@ -88,18 +88,18 @@ def test_what_is_left_out_and_what_fails_is_told_of_each_flow_wherever_a_study_i
             raise ValueError("no odd questions")
         return Finds(skill)(query)
 
-    request = [*questions(60), Item("bare", "question 60")]
-    tuned_flow = tune(failing.vary("skill", skill=[0, 3]), request, "MRR")
+    items = [*questions(60), Item("bare", "question 60")]
+    tuned_flow = tune(failing.vary("skill", skill=[0, 3]), items, "MRR")
     assert [(finalist.failed, finalist.questions_asked) for finalist in tuned_flow.finalists] == [(30, 60), (30, 60)]
-    texts = [
+    lines = [
         "1 question was left out: no gold for MRR.",
         "The chosen flow: 30 of 60 questions failed and score 0; the first, q",
         ": ValueError: no odd questions",
         "1 of 1 other finalist failed on questions, which score 0.",
     ]
-    for text in ("\n".join(tuned_flow.notes), html(tuned_flow), tuned_flow._repr_html_(), str(tuned_flow.json())):
-        for line in texts:
-            assert line in text
+    for view in ("\n".join(tuned_flow.notes), html(tuned_flow), tuned_flow._repr_html_(), str(tuned_flow.json())):
+        for line in lines:
+            assert line in view
     assert [finalist["failed"] for finalist in tuned_flow.json()["finalists"]] == [30, 30]
     assert "<td>30 of 60</td>" in html(tuned_flow)
 
@@ -132,14 +132,14 @@ def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_aske
     def additive(flows: Sequence[int], asked: range) -> ScoreRows:
         points = [candidates.points[flow] for flow in flows]
         own = np.array([sum(values[point[place]] for place, values in better.items()) for point in points])
-        return ScoreRows(own[:, None] - np.array([position % 7 / 10 for position in asked]), np.zeros((len(flows), 2)))
+        return ScoreRows(own[:, None] - np.array([question % 7 / 10 for question in asked]), np.zeros((len(flows), 2)))
 
     find_best(Halving(), board, additive)
     assert len(np.unique(board.question_counts)) > 2
     gains = {(effect.place, effect.candidate): effect.better for effect in main_effects(board)}
     for place, values in better.items():
-        reported_gains = [gains[place, str(candidate)] for candidate in range(len(values))]
-        np.testing.assert_allclose(reported_gains, np.array(values) - np.mean(values), atol=1e-9)
+        gains_of_place = [gains[place, str(candidate)] for candidate in range(len(values))]
+        np.testing.assert_allclose(gains_of_place, np.array(values) - np.mean(values), atol=1e-9)
     assert {effect.better for effect in main_effects(board) if effect.place == "most"} == {0.0}  # and no rounding
 
 
@@ -150,7 +150,7 @@ def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
     assert tuned_flow.curve[-1][2] == pytest.approx(0.0, abs=1e-12)
     page = html(tuned_flow)
     ElementTree.fromstring(page.split("</head>")[1].join(["<html>", ""]))
-    for message in (
+    for sentence in (
         "Finalists",
         "Effects",
         "effects of skill",
@@ -159,7 +159,7 @@ def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
         "chosen",
         "tuned on",
     ):
-        assert message in page
+        assert sentence in page
     assert not re.search(r"""(src|href)=|url\(|@import""", page)
 
 
@@ -232,11 +232,9 @@ def test_a_sweep_scores_as_an_experiment_does() -> None:
     candidates, items = Candidates(Space(SPACE)), questions(12)
     with ScoreStore() as store:
         scores = FlowScores(candidates, items, Objectives.from_measures("nDCG@3"), Run(share=True), store)
-        found_scores = scores(candidates.all_flows, range(4, 12))
+        swept = scores(candidates.all_flows, range(4, 12))
         assert not store.columns(ANSWER).size
-    np.testing.assert_array_equal(
-        found_scores.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0]
-    )
+    np.testing.assert_array_equal(swept.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
 
 
 @dataclass(frozen=True)
@@ -267,17 +265,17 @@ gold = st.lists(st.lists(names, min_size=1, max_size=2, unique=True).map(tuple),
 @given(drawn=st.lists(st.tuples(st.lists(names, max_size=6).map(tuple), gold, graded), min_size=2, max_size=6))
 def test_gold_at_the_same_places_is_measured_once_and_right(drawn: list[Any]) -> None:
     items = [
-        Item(f"{index}", f"{index}", gold=tuple(key), grades=tuple(of_each.items()))
-        for index, (_, key, of_each) in enumerate(drawn)
+        Item(f"{index}", f"{index}", gold=tuple(gold_groups), grades=tuple(of_each.items()))
+        for index, (_, gold_groups, of_each) in enumerate(drawn)
     ]
-    space = Drawn(tuple(result for result, *_ in drawn)) >> Cut().vary("most", top_k=[None, 1, 3])
+    space = Drawn(tuple(swept for swept, *_ in drawn)) >> Cut().vary("most", top_k=[None, 1, 3])
     candidates = Candidates(Space(space))
     with ScoreStore() as store:
-        result = FlowScores(candidates, items, Objectives.from_measures(RANKED), Run(share=True), store)(
+        swept = FlowScores(candidates, items, Objectives.from_measures(RANKED), Run(share=True), store)(
             candidates.all_flows, range(len(items))
         )
         assert not store.columns(ANSWER).size
-    np.testing.assert_array_equal(result.values, ask(candidates.flows, items, RANKED).scores)
+    np.testing.assert_array_equal(swept.values, ask(candidates.flows, items, RANKED).scores)
 
 
 @pytest.mark.slow
@@ -292,10 +290,10 @@ def test_gold_that_names_files_is_found_in_a_sweep_as_in_an_experiment(tmp_path:
     candidates = Candidates(Space(space))
     with ScoreStore() as store:
         scores = FlowScores(candidates, items, Objectives.from_measures("MRR"), Run(share=True), store)
-        found_scores = scores(candidates.all_flows, range(4))
+        swept = scores(candidates.all_flows, range(4))
         assert not store.columns(ANSWER).size
-    assert found_scores.values.max() == 1.0
-    np.testing.assert_array_equal(found_scores.values[:, :, 0], ask(candidates.flows, items, "MRR").scores[:, :, 0])
+    assert swept.values.max() == 1.0
+    np.testing.assert_array_equal(swept.values[:, :, 0], ask(candidates.flows, items, "MRR").scores[:, :, 0])
 
 
 @pytest.mark.slow
@@ -430,11 +428,9 @@ def test_questions_that_chose_cannot_be_reported_on_later(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_the_same_seed_chooses_the_same_and_rivals_take_the_same_budget() -> None:
     for strategy in (None, RandomSearch(), GreedySearch()):
-        tuned_flow, two = (
-            tune(SPACE, questions(60), "MRR", budget="600 rows", strategy=strategy, seed=2) for _ in range(2)
-        )
-        assert (tuned_flow.point, tuned_flow.score, tuned_flow.rows) == (two.point, two.score, two.rows)
-        assert tuned_flow.rows <= 600
+        one, two = (tune(SPACE, questions(60), "MRR", budget="600 rows", strategy=strategy, seed=2) for _ in range(2))
+        assert (one.point, one.score, one.rows) == (two.point, two.score, two.rows)
+        assert one.rows <= 600
 
 
 def test_a_budget_is_a_share_or_a_number_of_rows() -> None:
@@ -622,15 +618,17 @@ def test_a_difference_below_a_millisecond_decides_nothing(clock: None, objective
         tuned_flow = tune(space, questions(n), objective, run=Run())
         assert tuned_flow.point == {"search": 0}
         assert "tied" in html(tuned_flow) or not tuned_flow.fresh or objective[0] == "M"
-        assert {item.on_front for item in tuned_flow.finalists} <= {True, None}
-        assert all((item.better, item.worse) == (0, 0) for item in tuned_flow.differences)
+        assert {comparison.on_front for comparison in tuned_flow.finalists} <= {True, None}
+        assert all((comparison.better, comparison.worse) == (0, 0) for comparison in tuned_flow.differences)
         slow = Choice(Takes(seconds=0.003), Takes(seconds=0.0005), name="search")
         assert tune(slow, questions(n), objective, run=Run()).point == {"search": 1}
     flows = {"a": Takes(seconds=0.0009), "b": Takes(seconds=0.0005)}
-    (item,) = Experiment(flows, questions(30), "Seconds").run(run=Run()).comparisons
-    assert not item.shown
-    (item,) = Experiment({**flows, "a": Takes(seconds=0.003)}, questions(30), "Seconds").run(run=Run()).comparisons
-    assert item.shown
+    (comparison,) = Experiment(flows, questions(30), "Seconds").run(run=Run()).comparisons
+    assert not comparison.shown
+    (comparison,) = (
+        Experiment({**flows, "a": Takes(seconds=0.003)}, questions(30), "Seconds").run(run=Run()).comparisons
+    )
+    assert comparison.shown
 
 
 @pytest.mark.slow
@@ -708,9 +706,9 @@ def test_of_several_objectives_a_tie_a_constant_one_and_a_chosen_flow_off_the_fr
     space = Choice(OnFresh(1), OnFresh(1, asked=fresh_only), OnFresh(0), name="search")
     tuned_flow = tune(space, questions(40), "MRR,ATC")
     assert tuned_flow.point == {"search": 0}
-    message = " ".join(tuned_flow.notes)
-    assert "ATC is the same for all flows on the" in message
-    assert "1 other flow tied with the chosen one in all objectives" in message
+    notes = " ".join(tuned_flow.notes)
+    assert "ATC is the same for all flows on the" in notes
+    assert "1 other flow tied with the chosen one in all objectives" in notes
     assert not tuned_flow.finalists[0].on_front
-    assert "the chosen flow is not on the Pareto front: search=" in message
+    assert "the chosen flow is not on the Pareto front: search=" in notes
     assert "not on the Pareto front" in html(tuned_flow)

@@ -38,8 +38,8 @@ def test_most_voices_win_as_the_first_of_them_says_it(texts: tuple[str, ...], wi
 
 
 def test_those_that_abstain_are_of_one_voice() -> None:
-    other_answer = Answer("Nothing was found.", stop_reason="abstained")
-    assert MajorityVote()((Answer("Nokia"), ABSTAINED, other_answer)) is ABSTAINED
+    unfound = Answer("Nothing was found.", stop_reason="abstained")
+    assert MajorityVote()((Answer("Nokia"), ABSTAINED, unfound)) is ABSTAINED
     assert MajorityVote()((Answer("Nokia"), ABSTAINED)).text == "Nokia"
 
 
@@ -51,9 +51,9 @@ def test_nothing_to_choose_from_is_an_error(op: MajorityVote | LLMFusion) -> Non
 
 
 def test_marks_get_one_numbering_and_become_citations() -> None:
-    item, two = answer("Nokia [1], Salo [2].", "a", "b"), answer("Salo [1], 1998 [2].", "b", "c")
-    text = r"(?s)Nokia \[1\], Salo \[2\].*Salo \[2\], 1998 \[3\]"
-    fused = LLMFusion(ScriptedModel(((text, "Nokia in Salo [2] until 1998 [3], say some [9]."),)))((item, two))
+    one, two = answer("Nokia [1], Salo [2].", "a", "b"), answer("Salo [1], 1998 [2].", "b", "c")
+    pattern = r"(?s)Nokia \[1\], Salo \[2\].*Salo \[2\], 1998 \[3\]"
+    fused = LLMFusion(ScriptedModel(((pattern, "Nokia in Salo [2] until 1998 [3], say some [9]."),)))((one, two))
     assert fused.text == "Nokia in Salo [2] until 1998 [3], say some."
     assert [(citation.marker, citation.node) for citation in fused.citations] == [("2", "b"), ("3", "c")]
     assert fused.evidence is not None
@@ -77,8 +77,8 @@ def test_each_answer_that_is_too_long_is_shortened_once(lengths: tuple[int, ...]
 
 
 def test_what_could_not_be_fused_is_the_first_answer() -> None:
-    item, two = answer("Nokia [1].", "a"), answer("Salo [1].", "b")
+    one, two = answer("Nokia [1].", "a"), answer("Salo [1].", "b")
     with degraded() as reasons:
-        assert LLMFusion(ScriptedModel((("Oslo", "x"),)))((item, two)) is item
+        assert LLMFusion(ScriptedModel((("Oslo", "x"),)))((one, two)) is one
     assert reasons
-    assert LLMFusion(ScriptedModel(("[9]",)))((item, two)) is item
+    assert LLMFusion(ScriptedModel(("[9]",)))((one, two)) is one

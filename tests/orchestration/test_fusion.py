@@ -137,8 +137,8 @@ def test_scores_that_are_no_numbers_or_endless_are_fused_all_the_same(
     scores = [hit.score for hit in fused.hits]
     if not isinstance(fuse, EvenSplit):  # which leaves scores as they are
         assert all(map(math.isfinite, scores))
-    known_scores = [score for score in scores if score == score]
-    assert known_scores == sorted(known_scores, reverse=True)
+    numbers = [score for score in scores if score == score]
+    assert numbers == sorted(numbers, reverse=True)
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def graph(tmp_path: Path) -> GraphFile:
 )
 def test_each_relationship_of_the_path_is_a_step(graph: GraphFile, question: str, steps: tuple[str, ...]) -> None:
     plan = KnowledgeGuided(graph)(Query(question))
-    assert tuple(item.lower() for item in plan.steps) == tuple(item.lower() for item in steps)
+    assert tuple(hop.lower() for hop in plan.steps) == tuple(hop.lower() for hop in steps)
 
 
 def test_no_path_is_longer_than_is_wanted(graph: GraphFile) -> None:
@@ -77,8 +77,8 @@ def known(query: Query) -> Answer:
 
 def test_documents_answer_what_the_graph_says_to_ask(graph: GraphFile) -> None:
     flow = KnowledgeGuided(graph) >> LeastToMost(known)
-    result = flow(Query("Where is located the firm at which Carsten Olsen works?"))
-    assert [query.text for query in result[1:]] == ["Carsten Olsen works at what?", "Nokia located in what?"]
+    queries = flow(Query("Where is located the firm at which Carsten Olsen works?"))
+    assert [query.text for query in queries[1:]] == ["Carsten Olsen works at what?", "Nokia located in what?"]
     assert check(flow, takes=Query).ok
 
 

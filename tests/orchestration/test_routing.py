@@ -76,14 +76,14 @@ class Drawn(HashingEmbedder):
     """Places texts by hand in a plane."""
 
     def embed(self, texts, *, kind):  # type: ignore[no-untyped-def]
-        position = {
+        vectors = {
             "q": (1.0, 0.0),
             "half": (0.6, 0.8),
             "across": (0.0, 1.0),
             "near": (0.8, 0.6),
             "against": (-1.0, 0.0),
         }
-        return np.array([position.get(text, (np.nan, np.nan)) for text in texts], np.float32)
+        return np.array([vectors.get(text, (np.nan, np.nan)) for text in texts], np.float32)
 
 
 def test_a_softmax_of_the_highest_cosines() -> None:
@@ -103,12 +103,12 @@ def test_below_the_threshold_no_arm_has_a_score() -> None:
 
 def test_no_order_of_arms_and_descriptions_matters() -> None:
     arms = [("a", ("across", "near")), ("b", ("half", "against")), ("c", ("across",))]
-    scores = {
+    outcomes = {
         tuple(sorted(ByMeaning(Drawn(2), tuple((arm, texts[::turn]) for arm, texts in order))(Query("q")).scores))
         for order in permutations(arms)
         for turn in (1, -1)
     }
-    assert len(scores) == 1
+    assert len(outcomes) == 1
 
 
 def test_a_query_that_brings_its_vector_is_not_embedded() -> None:

@@ -66,11 +66,11 @@ def test_a_sweep_gives_what_each_variant_gives(questions: list[list[list[tuple[s
     ]
     flows = variants()
     for value, row in zip(values, sweep(values, flows), strict=True):
-        for variant, ranking in zip(flows, row, strict=True):
+        for variant, swept in zip(flows, row, strict=True):
             expected = variant(value)
-            assert ranking.ranking == expected
-            assert [hit.parts for hit in ranking.ranking.hits] == [hit.parts for hit in expected.hits]
-            assert ranking.ids == [node.id for node in expected.nodes]
+            assert swept.ranking == expected
+            assert [hit.parts for hit in swept.ranking.hits] == [hit.parts for hit in expected.hits]
+            assert swept.ids == [node.id for node in expected.nodes]
 
 
 TITLES = ("", "Why", "why? (book)", "the WHY?", "Other")
@@ -130,10 +130,10 @@ def test_a_sweep_of_cuts_thresholds_and_boosts_gives_what_each_gives_alone(
     variants = [*flows, *chains, *flows[:3]]
     chosen.shuffle(variants)
     for value, row in zip(values, sweep(values, variants), strict=True):
-        for variant, ranking in zip(variants, row, strict=True):
+        for variant, swept in zip(variants, row, strict=True):
             expected = variant(value)
-            assert told(ranking.ranking) == told(expected)
-            assert ranking.ids == [node.id for node in expected.nodes]
+            assert told(swept.ranking) == told(expected)
+            assert swept.ids == [node.id for node in expected.nodes]
 
 
 def test_from_the_question_on_searches_are_made_once_and_fusions_and_cuts_swept(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_from_the_question_on_searches_are_made_once_and_fusions_and_cuts_swept(
     variants = [*searches, *fused, *boosted]
     questions = [Query("old red road"), Query("stone 3")]
     with Run() as run:
-        found_rankings = [[item.ranking for item in row] for row in sweep(questions, variants)]
-    assert found_rankings == [[variant(question) for variant in variants] for question in questions]
+        swept = [[item.ranking for item in row] for row in sweep(questions, variants)]
+    assert swept == [[variant(question) for variant in variants] for question in questions]
     assert {name: count for name, count in run.counts().items() if count} == {
         "BM25": 2, "TFIDF": 2, "Dense": 2
     }  # fmt: skip
@@ -165,15 +165,15 @@ def test_from_the_question_on_searches_are_made_once_and_fusions_and_cuts_swept(
 
 def by_the_formula(lists: Sequence[Sequence[tuple[str, float]]], k: float) -> dict[str, float]:
     """Reciprocal rank fusion in plain words: rank 1 + the number of better scores, of the first mention."""
-    result: dict[str, float] = {}
+    fused: dict[str, float] = {}
     for name in {name for list_ in lists for name, _ in list_}:
         terms = []
         for list_ in lists:
-            own = [score for other_value, score in list_ if other_value == name]
+            own = [score for other_name, score in list_ if other_name == name]
             if own:
                 terms.append(1 / (k + (1 + sum(score > own[0] for _, score in list_))))
-        result[name] = math.fsum(terms)
-    return result
+        fused[name] = math.fsum(terms)
+    return fused
 
 
 @settings(max_examples=200)
@@ -217,7 +217,7 @@ class LastFirst(Cut):
 def test_a_class_of_yours_with_an_apply_of_its_own_is_run_and_not_swept() -> None:
     ranking = Ranking(Query("?"), tuple(Hit(Node(name, name), 1.0) for name in "abcd"))
     chains = [LastFirst(top_k=k) >> Cut(top_k=2) for k in (2, 3)]
-    assert [[item.ids for item in row] for row in sweep([ranking], chains)] == [[["b", "a"], ["c", "b"]]]
+    assert [[swept.ids for swept in row] for row in sweep([ranking], chains)] == [[["b", "a"], ["c", "b"]]]
     with pytest.raises(WiringError, match=r"^LastFirst\(top_k=2\) cannot be swept"):
         list(sweep([ranking], [LastFirst(top_k=2)]))
 

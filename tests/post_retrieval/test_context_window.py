@@ -72,8 +72,8 @@ class Far(HashingEmbedder):
     dimension: int = 2
 
     def embed(self, texts: Sequence[str], *, kind: str) -> Any:
-        position = {"a4": (0.6, 0.8), "a5": (0.0, 1.0), "a6": (1.0, 0.0)}
-        return np.array([position[text] if kind == "passage" else (1.0, 0.0) for text in texts], np.float32)
+        vectors = {"a4": (0.6, 0.8), "a5": (0.0, 1.0), "a6": (1.0, 0.0)}
+        return np.array([vectors[text] if kind == "passage" else (1.0, 0.0) for text in texts], np.float32)
 
 
 def test_scored_anew_by_cosine_as_autorag_does(corpus: Corpus) -> None:
@@ -191,10 +191,10 @@ def test_windows_are_exact_disjoint_and_hold_every_hit_once(
     assert set(covered) == expected
 
 
-def _around(name: str, previous_count: int, later_count: int) -> list[str]:
+def _around(name: str, before: int, after: int) -> list[str]:
     all_ = TEXTS[name[0]].split(";")
     position = all_.index(name)
-    return all_[max(0, position - previous_count) : position + later_count + 1]
+    return all_[max(0, position - before) : position + after + 1]
 
 
 # ------------------------------------------------------------------------------------------------- access and filters

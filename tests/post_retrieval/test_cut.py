@@ -28,11 +28,9 @@ def ranking(*scores: float) -> Ranking:
     at_least=st.none() | st.sampled_from([-1.0, 0.0, 0.3, 2.0, -math.inf]),
 )
 def test_a_cut_keeps_what_is_at_least_as_good(scores: list[float], top_k: int | None, at_least: float | None) -> None:
-    previous_ranking = ranking(*sorted(scores, reverse=True))
-    later_ranking = Cut(top_k, at_least)(previous_ranking)
-    assert list(later_ranking.hits) == [
-        hit for hit in previous_ranking.hits[:top_k] if at_least is None or hit.score >= at_least
-    ]
+    full = ranking(*sorted(scores, reverse=True))
+    cut = Cut(top_k, at_least)(full)
+    assert list(cut.hits) == [hit for hit in full.hits[:top_k] if at_least is None or hit.score >= at_least]
 
 
 def test_what_cannot_be_cut_at_is_refused() -> None:

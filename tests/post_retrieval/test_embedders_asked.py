@@ -54,9 +54,9 @@ class TooShort(HashingEmbedder):
 @check_each("wrong", [NaN(), TooFew(), TooShort()])
 @check_each("name", EVERY)
 def test_what_are_no_vectors_is_told(name: str, wrong: HashingEmbedder) -> None:
-    op, request = EVERY[name](wrong)
+    op, value = EVERY[name](wrong)
     with pytest.raises(ModelError, match=r"gave (vectors of shape|NaN or infinity for)"):
-        op(request)
+        op(value)
 
 
 ASKED: list[tuple[str, str]] = []
@@ -77,8 +77,8 @@ class NotedTokens(HashingTokens):
 @check_each("name", [*EVERY, "ColBERT"])
 def test_the_question_is_embedded_as_a_query_and_all_else_as_passages(name: str) -> None:
     ASKED.clear()
-    op, request = (ColBERT(NotedTokens(), strict=True), FOUND) if name == "ColBERT" else EVERY[name](Noted())
-    op(request)
+    op, value = (ColBERT(NotedTokens(), strict=True), FOUND) if name == "ColBERT" else EVERY[name](Noted())
+    op(value)
     assert [text for kind, text in ASKED if kind == "query"] == ["stones"]
     assert {text for kind, text in ASKED if kind == "passage"} in (
         {"Red stones.", "Blue sea."},
@@ -89,5 +89,5 @@ def test_the_question_is_embedded_as_a_query_and_all_else_as_passages(name: str)
 
 @check_each("name", EVERY)
 def test_what_are_vectors_is_not(name: str) -> None:
-    op, request = EVERY[name](HashingEmbedder())
-    assert op(request)
+    op, value = EVERY[name](HashingEmbedder())
+    assert op(value)

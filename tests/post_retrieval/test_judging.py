@@ -187,10 +187,10 @@ def test_nothing_found_asks_nobody(kind: str) -> None:
 @pytest.mark.parametrize("kind", EVERY)
 def test_of_ten_thousand_hits_the_best_are_judged(kind: str) -> None:
     many = [f"p{number}" for number in range(10_000)]
-    result = EVERY[kind](Told(tuple((id, -float(index + 1)) for index, id in enumerate(many)))).but(judged=30)(
+    reranked = EVERY[kind](Told(tuple((id, -float(index + 1)) for index, id in enumerate(many)))).but(judged=30)(
         ranking(*many)
     )
-    assert ids(result) == many[:10]
+    assert ids(reranked) == many[:10]
     assert len(EVERY[kind](Told(tuple((id, -1.0) for id in many))).but(judged=30, top_k=30)(ranking(*many))) == 30
 
 
@@ -269,14 +269,14 @@ def test_a_model_that_lacks_a_capability_is_found_before_it_runs() -> None:
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_flows_are_written_and_read(kind: str) -> None:
-    instance = {
+    operators = {
         "CrossEncoder": CrossEncoder(RerankModel("m", "https://example.org/v1"), top_k=3),
         "TART": TART(RerankModel("m", "https://example.org/v1"), instruction="Find code."),
         "UPR": UPR(CompletionModel("m", "https://example.org/v1")),
         "MonoT5": MonoT5(CompletionModel("m", "https://example.org/v1"), relevant="yes", irrelevant="no"),
         "RankGPT": RankGPT(CompletionModel("m", "https://example.org/v1"), window=10, step=5),
     }
-    op: Operator[Ranking, Ranking] = instance[kind]
+    op: Operator[Ranking, Ranking] = operators[kind]
     assert load(dump(op)) == op
 
 
@@ -294,17 +294,17 @@ def test_a_hosted_reranker_is_asked_once_and_its_failure_keeps_the_order() -> No
 
 @pytest.mark.slow
 def test_mono_t5_is_asked_with_what_it_was_trained_with() -> None:
-    texts: list[str] = []
+    prompts: list[str] = []
 
     @dataclass(frozen=True)
     class Trained(Told):
         def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-            texts.append(prompt.text)
+            prompts.append(prompt.text)
             return (Token("true", -0.1), Token("false", -2.0))
 
     op = MonoT5(Trained(), prompt="spolia:post_retrieval/prompts/mono_t5.txt", strict=True)
     assert len(op(ranking("a"))) == 1
-    assert texts == ["Query: Who employed Olsen? Document: passage a Relevant:"]
+    assert prompts == ["Query: Who employed Olsen? Document: passage a Relevant:"]
     assert "MonoT5" in list_shipped_prompts()["post_retrieval/mono_t5"].users
 
 

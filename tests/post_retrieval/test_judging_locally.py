@@ -17,7 +17,7 @@ from tests.models.local import tiny
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed"),
+    pytest.mark.skipif(not tiny.is_installed(), reason="the extra local is not installed"),
 ]
 
 QUESTION = "Who employed Olsen?"
@@ -61,10 +61,10 @@ def prompted(op: UPR | MonoT5, text: str) -> Prompt:
 
 
 def test_a_cross_encoder_and_one_that_is_told_what_for(classifier: LocalCrossEncoder) -> None:
-    plain, message = CrossEncoder(classifier), TART(classifier, instruction="Find employers.")
+    plain, instructed = CrossEncoder(classifier), TART(classifier, instruction="Find employers.")
     assert scores(plain) == pytest.approx(dict(zip(TEXTS, classifier.scores(QUESTION, TEXTS), strict=True)), abs=1e-4)
     asked_text = f"Find employers. [SEP] {QUESTION}"
-    assert scores(message) == pytest.approx(
+    assert scores(instructed) == pytest.approx(
         dict(zip(TEXTS, classifier.scores(asked_text, TEXTS), strict=True)), abs=1e-4
     )
 
@@ -86,8 +86,10 @@ def test_the_likelihood_of_the_question(decoder: LocalModel) -> None:
 def test_one_of_two_words(decoder: LocalModel) -> None:
     op = MonoT5(decoder, relevant="t", irrelevant="f", top=1_000)
     for text, score in scores(op).items():
-        message = {token.text: math.exp(token.logprob) for token in decoder.next_tokens(prompted(op, text), top=1_000)}
-        yes, no = (sum(p for word, p in message.items() if word.strip().lower() == letter) for letter in "tf")
+        probabilities = {
+            token.text: math.exp(token.logprob) for token in decoder.next_tokens(prompted(op, text), top=1_000)
+        }
+        yes, no = (sum(p for word, p in probabilities.items() if word.strip().lower() == letter) for letter in "tf")
         assert score == pytest.approx(yes / (yes + no), abs=1e-5)
 
 

@@ -42,8 +42,8 @@ def test_a_shuffle_depends_on_seed_and_question_alone() -> None:
     assert Reorder("shuffle")(FIVE) == Reorder("shuffle")(FIVE)
     orders = {tuple(ids(Reorder("shuffle", seed)(FIVE))) for seed in range(40)}
     assert len(orders) > 10
-    texts = {tuple(ids(Reorder("shuffle")(FIVE.but(query=Query(f"{n}?"))))) for n in range(40)}
-    assert len(texts) > 10
+    shuffles = {tuple(ids(Reorder("shuffle")(FIVE.but(query=Query(f"{n}?"))))) for n in range(40)}
+    assert len(shuffles) > 10
 
 
 @given(st.integers(0, 12), st.sampled_from(get_args(Order)))
@@ -87,8 +87,8 @@ def test_goldens_of_the_decay() -> None:
     ]
     assert ids(TimeDecay("day", weight=0.0)(scored)) == ["0", "1", "2", "3"]
     assert ids(TimeDecay("day", weight=1.0)(scored)) == ["1", "0", "2", "3"]
-    later_ranking = TimeDecay("day", weight=1.0, now="2026-03-02", half_life_days=30)(scored)
-    assert [round(hit.score, 6) for hit in later_ranking.hits] == [0.5, 0.25, 0.125, 0.0]
+    decayed = TimeDecay("day", weight=1.0, now="2026-03-02", half_life_days=30)(scored)
+    assert [round(hit.score, 6) for hit in decayed.hits] == [0.5, 0.25, 0.125, 0.0]
 
 
 def test_what_is_newer_than_now_is_new() -> None:

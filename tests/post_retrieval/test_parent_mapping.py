@@ -228,11 +228,11 @@ def test_a_planted_question_finds_its_text_first_and_once(tmp_path: Path) -> Non
     corpus = stored(tmp_path / "s.spolia", texts, groups)
     found_ranking = BM25(corpus.group("question"))(Query("What makes the sea rise?"))
     assert [node.parent for node in found_ranking.nodes].count("a:chunk:2") == 2
-    shown_ranking = Mapped(corpus.group("chunk"))(found_ranking)
-    assert [hit.node.text for hit in shown_ranking.hits[:1]] == ["The tide is the pull of the moon."]
-    assert [node.id for node in shown_ranking.nodes].count("a:chunk:2") == 1
-    assert shown_ranking.hits[0].score == found_ranking.hits[0].score
-    answer = Reader(ScriptedModel(("By the moon [1].",)))(shown_ranking)
+    mapped = Mapped(corpus.group("chunk"))(found_ranking)
+    assert [hit.node.text for hit in mapped.hits[:1]] == ["The tide is the pull of the moon."]
+    assert [node.id for node in mapped.nodes].count("a:chunk:2") == 1
+    assert mapped.hits[0].score == found_ranking.hits[0].score
+    answer = Reader(ScriptedModel(("By the moon [1].",)))(mapped)
     assert [(c.node, c.quote) for c in answer.citations] == [("a:chunk:2", "The tide is the pull of the moon.")]
 
 
@@ -259,7 +259,7 @@ def test_every_mapping_shows_each_node_once_with_the_best_score_of_its_hits(
 ) -> None:
     hits = data.draw(st.lists(st.builds(Hit, st.sampled_from(all_nodes), st.floats(-2, 2)), max_size=8))
     target = data.draw(st.sampled_from(["document", "section", "chunk", "sentence"]))
-    by_lineage, by_span = (Mapped(corpus.group(target), by=key)(Ranking(Query("here"), tuple(hits))) for key in BY)
+    by_lineage, by_span = (Mapped(corpus.group(target), by=way)(Ranking(Query("here"), tuple(hits))) for way in BY)
     assert {shown_hit.node.id: shown_hit.score for shown_hit in by_lineage.hits} == dict(
         _expected(hits, by_lineage.nodes)
     )
@@ -310,9 +310,9 @@ def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: P
 
 def test_hits_of_another_corpus_are_told_in_the_trace(corpus: Corpus, tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
-    other_value = stored(tmp_path / "other.spolia", {"c": "Ten is here;"})
+    other_corpus = stored(tmp_path / "other.spolia", {"c": "Ten is here;"})
     with Run(journal=runs.journal) as run:
-        assert not Mapped(other_value.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
+        assert not Mapped(other_corpus.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
         assert Mapped(corpus.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
     runs.journal.flush()
     notes = [span.notes for span in runs.journal.spans(run.id)]

@@ -40,12 +40,12 @@ def ranking(corpus: Corpus) -> Ranking:
 def test_a_picture_is_judged_by_what_is_seen_and_a_table_by_its_text(corpus: Corpus) -> None:
     with ModelServer("jina") as server:
         judge = PictureReranker(corpus, RerankModel("jina-reranker-m0", server.url, form="jina", api_key_env=""))
-        judged_ranking = judge(ranking(corpus))
-    assert [(Path(hit.node.uri).name or hit.node.id, hit.score) for hit in judged_ranking] == [
+        reranked = judge(ranking(corpus))
+    assert [(Path(hit.node.uri).name or hit.node.id, hit.score) for hit in reranked] == [
         ("table", 1.0), ("red.png", 0.5), ("blue.png", 0.0),
     ]  # fmt: skip
-    ((_, data),) = server.asked
-    assert [sorted(document) for document in data["documents"]] == [["image"], ["image"], ["text"]]
+    ((_, body),) = server.asked
+    assert [sorted(document) for document in body["documents"]] == [["image"], ["image"], ["text"]]
 
 
 def test_a_server_that_fails_leaves_the_order_and_that_is_counted(corpus: Corpus) -> None:
@@ -69,4 +69,4 @@ def test_a_picture_that_the_asker_may_not_read_is_not_sent(tmp_path: Path) -> No
             judge(value)
         with Run():
             judge(value)
-    assert [isinstance(document, dict) for _, data in server.asked for document in data["documents"]] == [True, False]
+    assert [isinstance(document, dict) for _, body in server.asked for document in body["documents"]] == [True, False]

@@ -87,8 +87,8 @@ def test_nothing_in_nothing_out_and_the_function_is_not_called() -> None:
 
 def test_what_an_earlier_step_has_kept_of_a_hit_stays() -> None:
     hit = Hit(Node("a", "shown"), 1.0, (("bm25", 2.0),), (Node("a.1", "found"),))
-    (found_hit,) = by_score(Ranking(Query("?"), (hit,))).hits
-    assert (found_hit.score, found_hit.parts, found_hit.found) == (7.0, hit.parts, hit.found)
+    (reranked,) = by_score(Ranking(Query("?"), (hit,))).hits
+    assert (reranked.score, reranked.parts, reranked.found) == (7.0, hit.parts, hit.found)
 
 
 @reranker

@@ -49,9 +49,9 @@ def tags(text: str) -> list[str]:
 
 
 @contextmanager
-def degraded(text: str) -> Iterator[list[str]]:
+def degraded(module: str) -> Iterator[list[str]]:
     """What is counted as degraded by a module, while inside."""
     reasons: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{text}.degrade", lambda reason, **how: reasons.append(reason))
+        patch.setattr(f"{module}.degrade", lambda reason, **how: reasons.append(reason))
         yield reasons

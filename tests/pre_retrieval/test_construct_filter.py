@@ -46,10 +46,10 @@ GERMAN = {"field": "lang", "is": "=", "value": "de"}
 @pytest.mark.slow
 def test_a_question_becomes_a_search_and_a_filter(chunks: NodeGroup) -> None:
     op = ConstructFilter(ScriptedModel((reply("salt mines", SINCE, GERMAN),)), chunks)
-    item = op(ASKED)
-    assert (item.text, item.question) == ("salt mines", ASKED.text)
-    assert item.filter == Between("year", at_least=2020) & where(lang="de")
-    assert [hit.node.document for hit in BM25(chunks)(item)] == ["new"]
+    query = op(ASKED)
+    assert (query.text, query.question) == ("salt mines", ASKED.text)
+    assert query.filter == Between("year", at_least=2020) & where(lang="de")
+    assert [hit.node.document for hit in BM25(chunks)(query)] == ["new"]
 
 
 @pytest.mark.slow
@@ -75,10 +75,10 @@ def test_what_is_still_wrong_is_dropped_and_counted(chunks: NodeGroup) -> None:
 
 @pytest.mark.slow
 def test_the_filter_of_the_query_is_only_narrowed(chunks: NodeGroup) -> None:
-    request = ASKED.but(filter=where(lang="en"))
-    result = ConstructFilter(ScriptedModel((reply("salt mines", GERMAN),)), chunks)(request)
-    assert result.filter == where(lang="en") & where(lang="de")
-    assert BM25(chunks)(result).hits == ()
+    query = ASKED.but(filter=where(lang="en"))
+    narrowed = ConstructFilter(ScriptedModel((reply("salt mines", GERMAN),)), chunks)(query)
+    assert narrowed.filter == where(lang="en") & where(lang="de")
+    assert BM25(chunks)(narrowed).hits == ()
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ EMMA = Query("Who wrote Emma?", filter=None, sample=0)
 UNREADABLE = ("", "   ", "<think>What could it be", "none", "None.")
 
 
-def texts(result: object) -> list[str]:
-    return [query.text for query in result]  # type: ignore[attr-defined]
+def texts(queries: object) -> list[str]:
+    return [query.text for query in queries]  # type: ignore[attr-defined]
 
 
 # --------------------------------------------------------------------------------------------------- multi-query
@@ -45,16 +45,16 @@ def texts(result: object) -> list[str]:
     ],
 )
 def test_rewordings_stand_beside_the_query_and_count_less(reply: str, expected: list[str]) -> None:
-    first, *other_values = MultiQuery(ScriptedModel((reply,)))(EMMA)
+    first, *rewordings = MultiQuery(ScriptedModel((reply,)))(EMMA)
     assert first == EMMA
-    assert texts(other_values) == expected
-    assert {(query.weight, query.question) for query in other_values} <= {(0.5, EMMA.text)}
+    assert texts(rewordings) == expected
+    assert {(query.weight, query.question) for query in rewordings} <= {(0.5, EMMA.text)}
 
 
 def test_a_rewording_keeps_what_belongs_to_the_query() -> None:
     query = EMMA.but(sample=3, weight=4.0)
-    _, other_value = MultiQuery(ScriptedModel(("author of Emma",)), weight=0.25)(query)
-    assert (other_value.sample, other_value.weight, other_value.origin) == (3, 1.0, query)
+    _, rewording = MultiQuery(ScriptedModel(("author of Emma",)), weight=0.25)(query)
+    assert (rewording.sample, rewording.weight, rewording.origin) == (3, 1.0, query)
 
 
 def test_a_cut_off_reply_is_read_as_far_as_it_goes() -> None:
@@ -72,11 +72,11 @@ def test_one_call_and_as_many_searches_as_queries(stored: Stored) -> None:  # no
         >> ReciprocalRankFusion(top_k=2)
     )
     with Run() as run:
-        result = flow(EMMA)
+        ranking = flow(EMMA)
     assert run.usage.calls == 1
-    assert result.query == EMMA
-    assert {hit.node.id for hit in result} == {"a", "b"}
-    assert len(result) <= 2
+    assert ranking.query == EMMA
+    assert {hit.node.id for hit in ranking} == {"a", "b"}
+    assert len(ranking) <= 2
     assert check(flow, takes=Query).calls == 2
 
 
@@ -96,14 +96,14 @@ def test_both_questions_are_searched_and_the_one_that_was_asked_is_answered(stor
     back = StepBack(ScriptedModel(("How do tides arise?",)))
     assert texts(back(query)) == ["When is low water in Brest?", "How do tides arise?"]
     flow = back >> Each(BM25(chunks)) >> ReciprocalRankFusion()
-    result = flow(query)
-    assert {hit.node.id for hit in result} == {"law", "brest"}
-    assert result.query.question == query.text
+    ranking = flow(query)
+    assert {hit.node.id for hit in ranking} == {"law", "brest"}
+    assert ranking.query.question == query.text
     reader = Recorded(lambda text: "At noon [1].")
     (flow >> Reader(reader))(query)
-    (node,) = reader.sent
-    assert "When is low water in Brest?" in node.text
-    assert "How do tides arise?" not in node.text
+    (prompt,) = reader.sent
+    assert "When is low water in Brest?" in prompt.text
+    assert "How do tides arise?" not in prompt.text
 
 
 @check_each("reply", [*UNREADABLE, "who wrote EMMA", '"Who wrote Emma?"'])
@@ -115,8 +115,8 @@ def test_without_a_question_behind_it_the_query_is_alone(reply: str) -> None:
 
 
 def test_a_rewriting_is_searched_and_the_question_stays() -> None:
-    item = Rewrite(ScriptedModel(("**Rewritten query:** “Emma novel author”",)))(EMMA)
-    assert (item.text, item.question, item.vector) == ("Emma novel author", "Who wrote Emma?", None)
+    query = Rewrite(ScriptedModel(("**Rewritten query:** “Emma novel author”",)))(EMMA)
+    assert (query.text, query.question, query.vector) == ("Emma novel author", "Who wrote Emma?", None)
 
 
 @check_each("reply", [*UNREADABLE, "x" * 61, "never " * 1000])
@@ -164,23 +164,23 @@ def test_several_passages_are_several_draws() -> None:
 def test_without_a_passage_the_query_is_searched(reply: str) -> None:
     embedder = HashingEmbedder()
     assert HyDE(ScriptedModel((reply,)))(EMMA) == EMMA
-    result = AveragedHyDE(ScriptedModel((reply,)), embedder, passages=1)(EMMA)
-    assert result.vector == tuple(map(float, embedder.embed([EMMA.text], kind="query")[0]))
+    query = AveragedHyDE(ScriptedModel((reply,)), embedder, passages=1)(EMMA)
+    assert query.vector == tuple(map(float, embedder.embed([EMMA.text], kind="query")[0]))
 
 
 class Placed(HashingEmbedder):
     """Places texts by hand: queries and passages differ."""
 
     def embed(self, given, *, kind):  # type: ignore[no-untyped-def]
-        position = {("query", EMMA.text): (1.0, 0.0), ("passage", "One."): (0.0, 1.0), ("passage", "Two."): (0.6, 0.8)}
-        return np.array([position[kind, text] for text in given], np.float32)
+        vectors = {("query", EMMA.text): (1.0, 0.0), ("passage", "One."): (0.0, 1.0), ("passage", "Two."): (0.6, 0.8)}
+        return np.array([vectors[kind, text] for text in given], np.float32)
 
 
 def test_the_vector_is_the_mean_of_the_querys_and_the_passages() -> None:
     """v = (f(q) + Σ f(d_i)) / (N + 1) = ((1, 0) + (0, 1) + (0.6, 0.8)) / 3."""
-    node = AveragedHyDE(ScriptedModel(("One.", "Two.")), Placed(2), passages=2)(EMMA)
-    assert node.text == EMMA.text
-    assert node.vector == pytest.approx((1.6 / 3, 1.8 / 3), abs=1e-6)
+    query = AveragedHyDE(ScriptedModel(("One.", "Two.")), Placed(2), passages=2)(EMMA)
+    assert query.text == EMMA.text
+    assert query.vector == pytest.approx((1.6 / 3, 1.8 / 3), abs=1e-6)
 
 
 @pytest.mark.slow
@@ -189,11 +189,11 @@ def test_no_passage_is_the_plain_search_without_a_call(stored: Stored) -> None: 
     chunks: NodeGroup = stored({"a": "Jane Austen wrote Emma.", "b": "Salt is dug in mines."}, embedder=embedder)
     search = Dense(chunks, embedder)
     with Run() as run:
-        result = (AveragedHyDE(ScriptedModel(("One.",)), embedder, passages=0) >> search)(EMMA)
+        ranking = (AveragedHyDE(ScriptedModel(("One.",)), embedder, passages=0) >> search)(EMMA)
     assert run.usage.calls == 0
     plain = search(EMMA)
-    assert [hit.node.id for hit in result] == [hit.node.id for hit in plain]
-    assert [hit.score for hit in result] == pytest.approx([hit.score for hit in plain])
+    assert [hit.node.id for hit in ranking] == [hit.node.id for hit in plain]
+    assert [hit.score for hit in ranking] == pytest.approx([hit.score for hit in plain])
 
 
 # ----------------------------------------------------------------------------------------------------- all of them
@@ -223,7 +223,7 @@ def test_equal_questions_are_asked_once(make: Callable[[object], object], tmp_pa
     with Run(cache=Cache()) as run:
         first = op(EMMA)  # type: ignore[operator]
         assert op(EMMA.but(weight=2.0)) != first  # type: ignore[operator]
-    assert run.spent.calls == 1
+    assert run.actual_usage.calls == 1
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -348,9 +348,9 @@ FOLLOW_UP = Query("And where is its largest plant?", sample=2, history=SAID)
 
 def test_a_follow_up_becomes_a_question_that_stands_by_itself() -> None:
     model = Recorded(lambda _: "Where is Nokia's largest plant?")
-    item = Condense(model)(FOLLOW_UP)
-    assert item == Query("Where is Nokia's largest plant?", sample=2)
-    assert (item.question, item.history, item.origin) == (item.text, (), FOLLOW_UP)
+    query = Condense(model)(FOLLOW_UP)
+    assert query == Query("Where is Nokia's largest plant?", sample=2)
+    assert (query.question, query.history, query.origin) == (query.text, (), FOLLOW_UP)
     content = model.sent[0].messages[-1].content
     assert (
         content.index("user: Who employs Olsen?")

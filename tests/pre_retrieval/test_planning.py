@@ -55,17 +55,19 @@ WHERE = Query("Where is the employer of Olsen?", sample=2)
 )
 @pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_the_steps_of_a_reply(reply: str, expected: tuple[str, ...] | None) -> None:
-    flow = Decompose(ScriptedModel((reply,)))(WHERE)
-    assert flow.query == WHERE
+    plan = Decompose(ScriptedModel((reply,)))(WHERE)
+    assert plan.query == WHERE
     if expected is not None:
-        assert flow.steps == expected
+        assert plan.steps == expected
 
 
 @pytest.mark.slow
 @given(st.lists(st.lists(st.integers(1, 8), max_size=3), max_size=8))
 def test_no_plan_goes_round_in_a_circle(needs: list[list[int]]) -> None:
-    steps = tuple(f"q{number} " + " ".join(f"#{needed}" for needed in item) for number, item in enumerate(needs, 1))
-    forward = all(needed < number for number, item in enumerate(needs, 1) for needed in item)
+    steps = tuple(
+        f"q{number} " + " ".join(f"#{needed}" for needed in references) for number, references in enumerate(needs, 1)
+    )
+    forward = all(needed < number for number, references in enumerate(needs, 1) for needed in references)
     if not forward:
         with pytest.raises(QueryError, match="not before it"):
             Plan(WHERE, steps)
@@ -73,7 +75,7 @@ def test_no_plan_goes_round_in_a_circle(needs: list[list[int]]) -> None:
     plan = Plan(WHERE, steps)
     assert sorted(number for level in plan.levels for number in level) == list(range(1, len(steps) + 1))
     place = {number: depth for depth, level in enumerate(plan.levels) for number in level}
-    assert all(place[needed] < place[number] for number, item in enumerate(needs, 1) for needed in item)
+    assert all(place[needed] < place[number] for number, references in enumerate(needs, 1) for needed in references)
     assert all(level for level, _ in pairwise((*plan.levels, ())))
 
 
@@ -156,9 +158,9 @@ def test_steps_are_answered_in_order_where_others_need_them() -> None:
 def test_no_step_without_its_answer_is_searched_for() -> None:
     for dead in ("unknown", "broken"):
         with degraded("spolia.pre_retrieval.decomposition") as reasons:
-            found_texts = texts(Plan(WHERE, (f"{dead}?", "Where is #1?", "Who heads #2?", "Who?")))
-        assert found_texts == [WHERE.text, f"{dead}?", "Who?"]
-        assert not any("#" in text for text in found_texts)
+            searches = texts(Plan(WHERE, (f"{dead}?", "Where is #1?", "Who heads #2?", "Who?")))
+        assert searches == [WHERE.text, f"{dead}?", "Who?"]
+        assert not any("#" in text for text in searches)
         assert reasons
 
 

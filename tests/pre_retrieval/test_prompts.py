@@ -44,9 +44,9 @@ hostile = st.lists(st.sampled_from(MARKS), max_size=6).map("".join)
 def filled(template: Template, text: str) -> list[str]:
     system = {
         name
-        for item in template.messages
-        if item.role == "system"
-        for name in re.findall(r"\{\{(\w+)\}\}", item.content)
+        for template_message in template.messages
+        if template_message.role == "system"
+        for name in re.findall(r"\{\{(\w+)\}\}", template_message.content)
     }
     values = {name: Setting("set") if name in system else text for name in template.places}
     return [message.content for message in template.fill(values)]

@@ -42,10 +42,10 @@ def test_an_error_is_said_to_the_model_which_mends_it_in_the_second_call(graph: 
     "statement", ["MATCH (p) DETACH DELETE p", "CREATE (x) RETURN x", "CALL apoc.load.json('x')", "MERGE (x) RETURN x"]
 )
 def test_what_writes_is_refused(graph: GraphFile, statement: str) -> None:
-    previous_text = Path(graph.path).read_text()
+    text_before = Path(graph.path).read_text()
     with pytest.raises(StatementError, match="None of 3 statements"):
         TextToCypher(ScriptedModel((statement,)), graph)(WHO)
-    assert Path(graph.path).read_text() == previous_text
+    assert Path(graph.path).read_text() == text_before
 
 
 @pytest.mark.slow

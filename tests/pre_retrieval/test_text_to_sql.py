@@ -48,9 +48,9 @@ def test_the_rows_are_a_passage_with_the_statement_as_its_source(people: SQLiteF
 def test_an_error_is_said_to_the_model_which_mends_it_in_the_second_call(people: SQLiteFile) -> None:
     model = ScriptedModel((("no column 'nme'", "SELECT name FROM person"), ("", "SELECT nme FROM person")))
     with Run() as run:
-        result = TextToSQL(model, people)(WHO)
-    assert result.statement == "SELECT name FROM person"
-    assert len(result) == 3
+        rows = TextToSQL(model, people)(WHO)
+    assert rows.statement == "SELECT name FROM person"
+    assert len(rows) == 3
     assert run.usage.calls == 2
 
 
@@ -99,9 +99,9 @@ def test_another_way_is_taken_where_no_statement_could_be_run(people: SQLiteFile
 def test_a_million_rows_are_as_many_as_the_limit_says(people: SQLiteFile) -> None:
     cross = "SELECT a.name FROM " + ", ".join(f"person {letter}" for letter in "abcdefghijklm")
     assert 3**13 > 10**6
-    result = TextToSQL(ScriptedModel((cross,)), people, limits=QueryLimits(rows=10))(WHO)
-    assert (len(result), result.cut) == (10, True)
-    assert ShowRows()(result).nodes[0].text.endswith("(There are more rows.)")
+    rows = TextToSQL(ScriptedModel((cross,)), people, limits=QueryLimits(rows=10))(WHO)
+    assert (len(rows), rows.cut) == (10, True)
+    assert ShowRows()(rows).nodes[0].text.endswith("(There are more rows.)")
 
 
 @pytest.mark.slow

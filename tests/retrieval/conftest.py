@@ -27,9 +27,9 @@ def store(
     with corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "whole", "test", analyzer or Analyzer(), embeddings))
         for id, text in texts.items():
-            principals = (readers or {}).get(id, ())
-            document = Document(id, text, uri=f"{id}.txt", readers=principals)
-            node = Node(id, text, id, span=Span(0, len(text)), uri=document.uri, readers=principals)
+            node_readers = (readers or {}).get(id, ())
+            document = Document(id, text, uri=f"{id}.txt", readers=node_readers)
+            node = Node(id, text, id, span=Span(0, len(text)), uri=document.uri, readers=node_readers)
             writer.put_document(document, [node], SourceRow(document.uri, content_hash=id))
         if embedder:
             _embed(writer.unembedded("chunk", embedder.name), embedder, writer.add_vectors)

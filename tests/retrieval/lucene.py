@@ -12,7 +12,7 @@ from collections.abc import Sequence
 K1, B = 1.2, 0.75
 
 
-def coded(length: int) -> int:
+def code_length(length: int) -> int:
     """What Lucene's one-byte code keeps of a length (SmallFloat.intToByte4): up to 40 all, above the top four bits."""
     if length < 24:
         return length
@@ -27,7 +27,7 @@ class Lucene:
     def __init__(self, documents: Sequence[Sequence[str]]) -> None:
         self.counts = [Counter(document) for document in documents]
         mean = sum(map(len, documents)) / len(documents)
-        self.norms = [K1 * (1 - B + B * coded(len(document)) / mean) for document in documents]
+        self.norms = [K1 * (1 - B + B * code_length(len(document)) / mean) for document in documents]
         self.holding: dict[str, list[int]] = {}
         for number, counts in enumerate(self.counts):
             for term in counts:
@@ -35,11 +35,13 @@ class Lucene:
 
     def scores(self, query: Sequence[str]) -> dict[int, float]:
         """The score of each document that shares a term with the query."""
-        result: dict[int, float] = {}
+        score_by_number: dict[int, float] = {}
         for term, repeated in Counter(query).items():
             holding = self.holding.get(term, [])
             idf = math.log(1 + (len(self.counts) - len(holding) + 0.5) / (len(holding) + 0.5))
             for number in holding:
                 tf = self.counts[number][term]
-                result[number] = result.get(number, 0.0) + repeated * idf * tf / (tf + self.norms[number])
-        return result
+                score_by_number[number] = score_by_number.get(number, 0.0) + repeated * idf * tf / (
+                    tf + self.norms[number]
+                )
+        return score_by_number

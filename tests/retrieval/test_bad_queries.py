@@ -60,10 +60,10 @@ class Told(HashingEmbedder):
         return self.print
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> np.ndarray[Any, np.dtype[np.float32]]:
-        result = replace(self, dimension=self.claims or self.dimension)._embedded(texts, kind)
+        vectors = replace(self, dimension=self.claims or self.dimension)._embedded(texts, kind)
         if self.gives is not None:
-            result[:, 0] = self.gives
-        return result
+            vectors[:, 0] = self.gives
+        return vectors
 
     def _embedded(self, texts: Sequence[str], kind: Kind) -> np.ndarray[Any, np.dtype[np.float32]]:
         return HashingEmbedder.embed(self, texts, kind=kind)
@@ -86,18 +86,18 @@ SEARCHES: dict[str, Callable[[NodeGroup, Any], Search]] = {
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
+def shared_group(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
     """Which is only read."""
-    return filled(tmp_path_factory.mktemp("built"))
+    return fill_store(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> NodeGroup:
+def own_group(tmp_path: Path) -> NodeGroup:
     """Which is changed."""
-    return filled(tmp_path)
+    return fill_store(tmp_path)
 
 
-def filled(tmp_path: Path) -> NodeGroup:
+def fill_store(tmp_path: Path) -> NodeGroup:
     folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia"))
     folder.mkdir()
     (folder / "a.txt").write_text("Stones upon stones. Roads between towns.")
@@ -128,25 +128,25 @@ COUNTED = sorted(
 @check_each(("cls", "name"), COUNTED)
 @check_each("value", [0.5, 5.0, -1, True, 2**65, "5", float("nan")])
 def test_a_count_that_is_none_is_refused_by_every_operator(
-    built: NodeGroup, cls: type[Operator[Any, Any]], name: str, value: object
+    shared_group: NodeGroup, cls: type[Operator[Any, Any]], name: str, value: object
 ) -> None:
     resources = {
-        "group": built,
+        "group": shared_group,
         "embedder": {LearnedSparse: Counting(), LateInteraction: HashingTokens()}.get(cls, EMBEDDER),
         "llm": ScriptedModel(("Yes.",), frozenset({CHAT, NEXT_TOKENS, SCORES})),
         "scorer": RerankModel("any", "http://127.0.0.1:1/v1"),
         "engine": SearXNG("https://searx.example.org"),
-        "sources": (BM25(built), BM25(built)),
+        "sources": (BM25(shared_group), BM25(shared_group)),
         "similarity": product,
-        "corpus": built.corpus,
-        "target": built,
-        "levels": (built, built),
-        "graph": GraphFile("people.json") if cls is KnowledgeGuided else NodeGraph(built, (InOrder(),)),
+        "corpus": shared_group.corpus,
+        "target": shared_group,
+        "levels": (shared_group, shared_group),
+        "graph": GraphFile("people.json") if cls is KnowledgeGuided else NodeGraph(shared_group, (InOrder(),)),
     } | ({"weights": TrainedWeights("ranker")} if cls is LearnedRanker else {})
-    resources_by_name = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
-    cls.from_fields(resources_by_name)
+    required = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
+    cls.from_fields(required)
     with pytest.raises(WiringError, match=rf"{name} counts from \d, and is {value!r}"):
-        cls.from_fields({**resources_by_name, name: value})
+        cls.from_fields({**required, name: value})
 
 
 # ---------------------------------------------------------------------------------------------------------- vectors
@@ -165,27 +165,27 @@ def test_a_count_that_is_none_is_refused_by_every_operator(
     ],
 )
 def test_a_vector_that_is_none_of_the_embedders_is_refused(
-    built: NodeGroup, search: str, vector: tuple[float, ...], said: str
+    shared_group: NodeGroup, search: str, vector: tuple[float, ...], said: str
 ) -> None:
     with pytest.raises(QueryError, match=said):
-        SEARCHES[search](built, EMBEDDER)(Query("stones", vector=vector))
+        SEARCHES[search](shared_group, EMBEDDER)(Query("stones", vector=vector))
 
 
-def test_only_the_row_with_the_wrong_vector_fails(built: NodeGroup) -> None:
+def test_only_the_row_with_the_wrong_vector_fails(shared_group: NodeGroup) -> None:
     good = tuple(map(float, EMBEDDER.embed(["stones"], kind="query")[0]))
     rows = [Query("stones"), Query("x", vector=(float("nan"),) * 16), Query("x", vector=good), Query("x", vector=())]
-    results = Dense(built, EMBEDDER).batch(rows)
+    results = Dense(shared_group, EMBEDDER).batch(rows)
     assert [row.kind if isinstance(row, Failure) else "" for row in results] == ["", "QueryError", "", "QueryError"]
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(built: NodeGroup, search: str) -> None:
+def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(shared_group: NodeGroup, search: str) -> None:
     for broken, message in (
         (replace(EMBEDDER, claims=32), r"shape \(1, 32\) for 1 texts, where each has 16 numbers"),
         (replace(EMBEDDER, gives=float("nan")), "told gave NaN or infinity for 'stones'"),
     ):
         with pytest.raises(ModelError, match=message):
-            SEARCHES[search](built, broken)(Query("stones"))
+            SEARCHES[search](shared_group, broken)(Query("stones"))
 
 
 @dataclass(frozen=True)
@@ -194,51 +194,52 @@ class Short(Counting):
         return SparseRows.from_weights([])
 
 
-def test_too_few_sparse_vectors_are_refused(built: NodeGroup) -> None:
+def test_too_few_sparse_vectors_are_refused(shared_group: NodeGroup) -> None:
     with pytest.raises(ModelError, match="counting gave 0 sparse vectors for 1 questions"):
-        LearnedSparse(built, Short())(Query("stones"))
+        LearnedSparse(shared_group, Short())(Query("stones"))
 
 
 # --------------------------------------------------------------------------------------------------- other embedders
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_an_embedder_of_the_same_name_that_is_another_one_is_refused(built: NodeGroup, search: str) -> None:
+def test_an_embedder_of_the_same_name_that_is_another_one_is_refused(shared_group: NodeGroup, search: str) -> None:
     find = SEARCHES[search]
     with pytest.raises(ManifestMismatch, match="fingerprint: 'weights 1' there, 'weights 2' here"):
-        find(built, replace(EMBEDDER, print="weights 2"))(Query("stones"))
+        find(shared_group, replace(EMBEDDER, print="weights 2"))(Query("stones"))
     with pytest.raises(ManifestMismatch, match="dimension: 16 there, 24 here"):
-        find(built, replace(EMBEDDER, dimension=24))(Query("stones"))
+        find(shared_group, replace(EMBEDDER, dimension=24))(Query("stones"))
     with pytest.raises(ManifestMismatch, match=r"built with the embedder 'told'.*, and is searched with 'x'"):
-        find(built, replace(EMBEDDER, called="x"))(Query("stones"))
+        find(shared_group, replace(EMBEDDER, called="x"))(Query("stones"))
     assert (
-        find(built, EMBEDDER)(Query("stones")).hits == find(built, replace(EMBEDDER, print=None))(Query("stones")).hits
+        find(shared_group, EMBEDDER)(Query("stones")).hits
+        == find(shared_group, replace(EMBEDDER, print=None))(Query("stones")).hits
     )
 
 
-def test_sparse_embedders_are_told_apart_too(built: NodeGroup) -> None:
+def test_sparse_embedders_are_told_apart_too(shared_group: NodeGroup) -> None:
     @dataclass(frozen=True)
     class Other(Counting):
         def fingerprint(self) -> str:
             return "weights 2"
 
     with pytest.raises(ManifestMismatch, match="fingerprint: 'counting' there, 'weights 2' here"):
-        LearnedSparse(built, Other())(Query("stones"))
+        LearnedSparse(shared_group, Other())(Query("stones"))
     with pytest.raises(ManifestMismatch, match="dimension: 16 there, 0 here"):
-        LearnedSparse(built, Counting("told"))(Query("stones"))
+        LearnedSparse(shared_group, Counting("told"))(Query("stones"))
 
 
 @pytest.mark.slow
-def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(own: NodeGroup, tmp_path: Path) -> None:
-    corpus, other_value = own.corpus, replace(EMBEDDER, print="weights 2")
+def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(own_group: NodeGroup, tmp_path: Path) -> None:
+    corpus, other_embedder = own_group.corpus, replace(EMBEDDER, print="weights 2")
     (tmp_path / "docs" / "new.txt").write_text("Whelks.")
     for rebuild in (False, True):  # the vectors of the same texts would be taken for this one's
         with pytest.raises(ManifestMismatch, match="fingerprint: 'weights 1' there, 'weights 2' here"):
-            sync(tmp_path / "docs", corpus, embedder=other_value, rebuild=rebuild)
+            sync(tmp_path / "docs", corpus, embedder=other_embedder, rebuild=rebuild)
     with pytest.raises(ManifestMismatch, match="a name of its own"):
-        materialise([corpus.group("third", Definition(Sentences(), embeddings=(Embedding(other_value),)))])
+        materialise([corpus.group("third", Definition(Sentences(), embeddings=(Embedding(other_embedder),)))])
     with pytest.raises(ManifestMismatch, match="a name of its own"):
-        materialise([corpus.group("both", Definition(Sentences(), embeddings=(Embedding(other_value),)))])
+        materialise([corpus.group("both", Definition(Sentences(), embeddings=(Embedding(other_embedder),)))])
     assert corpus.latest().groups() == ("both", "chunk")
 
 
@@ -255,7 +256,7 @@ def test_what_has_no_fingerprint_is_known_by_name_and_dimension(tmp_path: Path) 
         Dense(corpus.group(), replace(plain, dimension=24))(Query("stones"))
 
 
-def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(built: NodeGroup) -> None:
+def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(shared_group: NodeGroup) -> None:
     from spolia.stores.manifest import group_embedding
 
     fast, slow = group_embedding(Embedding(MiniLM(threads=2))), group_embedding(Embedding(MiniLM()))
@@ -263,6 +264,6 @@ def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(built: N
     assert fast == slow
 
 
-def test_as_many_hops_as_one_likes_end_where_the_graph_does(built: NodeGroup) -> None:
-    search = BM25(built) >> Hops(NodeGraph(built, (InOrder(),)), hops=10**15)
+def test_as_many_hops_as_one_likes_end_where_the_graph_does(shared_group: NodeGroup) -> None:
+    search = BM25(shared_group) >> Hops(NodeGraph(shared_group, (InOrder(),)), hops=10**15)
     assert len(search(Query("roads"))) == 2

@@ -14,7 +14,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Query
 from tests.retrieval.conftest import Stored, store
-from tests.retrieval.lucene import Lucene, coded
+from tests.retrieval.lucene import Lucene, code_length
 
 TEXTS = {
     "tower": "The Eiffel Tower is a tower in Paris.",
@@ -117,8 +117,8 @@ def test_a_query_keeps_what_was_asked(stored: Stored) -> None:
 
 
 def test_lengths_are_coded_as_lucene_does() -> None:
-    counts = [coded(n) for n in (0, 23, 40, 41, 42, 57, 100, 1_000)]
-    assert counts == [0, 23, 40, 40, 42, 56, 96, 984]
+    lengths = [code_length(n) for n in (0, 23, 40, 41, 42, 57, 100, 1_000)]
+    assert lengths == [0, 23, 40, 40, 42, 56, 96, 984]
 
 
 words = st.lists(st.sampled_from(["stone", "old", "tower", "sea", "red", "of"]), min_size=1, max_size=60)
@@ -150,10 +150,10 @@ def test_the_best_ten_on_musique_are_those_of_lucene(shared_datasets: Path, tmp_
     for item in items:
         scores = reference.scores(analyzer.terms(item.question))
         best = sorted(scores, key=lambda number: -scores[number])
-        texts = ids(bm25(Query(item.question)))
+        found_ids = ids(bm25(Query(item.question)))
         # Equal scores have no order: what was found must score what the best ten score.
         number_of = {names[number]: number for number in best[:200]}
-        got = [scores[number_of[name]] if name in number_of else -1.0 for name in texts]
+        got = [scores[number_of[name]] if name in number_of else -1.0 for name in found_ids]
         same += got == pytest.approx([scores[number] for number in best[:10]], rel=1e-6)
     assert same >= 0.99 * len(items)
 

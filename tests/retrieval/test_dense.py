@@ -35,8 +35,8 @@ class Words(Value):
 
     def embed(self, texts: Sequence[str], *, kind: Literal["query", "passage"]) -> Vectors:
         charge(Usage(embedded=len(texts)))
-        array = np.array([sum(_of(word) for word in text.lower().split()) for text in texts], dtype=np.float32)
-        return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True), dtype=np.float32)
+        vectors = np.array([sum(_of(word) for word in text.lower().split()) for text in texts], dtype=np.float32)
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]

@@ -150,21 +150,21 @@ def _leaves(field: Field) -> st.SearchStrategy[Condition]:
 filters: st.SearchStrategy[Condition] = st.recursive(
     st.sampled_from([*FIELDS, *FILE_FIELDS]).flatmap(_leaves),
     lambda inner: (
-        st.lists(inner, max_size=3).map(lambda found: And(tuple(found)))
-        | st.lists(inner, max_size=3).map(lambda found: Or(tuple(found)))
+        st.lists(inner, max_size=3).map(lambda filters: And(tuple(filters)))
+        | st.lists(inner, max_size=3).map(lambda filters: Or(tuple(filters)))
         | inner.map(Not)
     ),
     max_leaves=5,
 )
 
 
-def accepted(metadata: Mapping[str, Meta], filter: Filter) -> set[str]:
+def ids_accepted(metadata: Mapping[str, Meta], filter: Filter) -> set[str]:
     """By the definition: field by field, node by node."""
     schema = Schema(FIELDS)
     return {id for id, meta in metadata.items() if filter.accepts(schema.record(meta))}
 
 
-def found(retriever: Operator[Query, Ranking], query: Query = QUERY) -> set[str]:
+def ids_found(retriever: Operator[Query, Ranking], query: Query = QUERY) -> set[str]:
     return {node.id for node in retriever(query).nodes}
 
 
@@ -180,20 +180,20 @@ def test_every_retriever_finds_what_the_filter_accepts(
     with tempfile.TemporaryDirectory() as folder:
         group, metadata = stored(Path(folder), described)
         for filter in wanted:
-            expected = accepted(metadata, filter)
+            expected = ids_accepted(metadata, filter)
             for retriever in retrievers(group):
-                assert found(retriever, QUERY.but(filter=filter)) == expected, (retriever.short, filter)
+                assert ids_found(retriever, QUERY.but(filter=filter)) == expected, (retriever.short, filter)
                 with Run(filter=filter):
-                    assert found(retriever) == expected, (retriever.short, filter)
+                    assert ids_found(retriever) == expected, (retriever.short, filter)
             for retriever in retrievers(group, filter):
-                assert found(retriever) == expected, (retriever.short, filter)
+                assert ids_found(retriever) == expected, (retriever.short, filter)
 
 
 # One store for the rest.
 
 
 @pytest.fixture(scope="module")
-def kept() -> Iterator[tuple[NodeGroup, dict[str, Meta]]]:
+def kept_store() -> Iterator[tuple[NodeGroup, dict[str, Meta]]]:
     described: list[Described] = [
         ((("lang", "en"), ("year", 2020), ("stars", 0)), [(), (("lang", "de"),)], [SourceRow("a.txt", 12)]),
         ((("topic", ""), ("year", 0), ("draft", False)), [()], [SourceRow("b.pdf", 0, 1_700_000_000_000_000_000)]),
@@ -232,11 +232,11 @@ CASES: Mapping[str, tuple[Condition, set[str]]] = {
 
 
 @check_each("name", CASES)
-def test_what_a_filter_means(name: str, kept: tuple[NodeGroup, dict[str, Meta]]) -> None:
+def test_what_a_filter_means(name: str, kept_store: tuple[NodeGroup, dict[str, Meta]]) -> None:
     filter, expected = CASES[name]
-    assert accepted(kept[1], filter) == expected
-    for retriever in retrievers(kept[0]):
-        assert found(retriever, QUERY.but(filter=filter)) == expected, retriever.short
+    assert ids_accepted(kept_store[1], filter) == expected
+    for retriever in retrievers(kept_store[0]):
+        assert ids_found(retriever, QUERY.but(filter=filter)) == expected, retriever.short
 
 
 TIMES_KEPT = {
@@ -269,7 +269,7 @@ PERIODS: Sequence[tuple[Condition, str]] = [
 
 
 @pytest.fixture(scope="module")
-def dated() -> Iterator[tuple[NodeGroup, dict[str, Meta]]]:
+def dated_store() -> Iterator[tuple[NodeGroup, dict[str, Meta]]]:
     described: list[Described] = [((("day", day),), [()], [SourceRow(name)]) for name, day in TIMES_KEPT.items()]
     with tempfile.TemporaryDirectory() as folder:
         yield stored(Path(folder), described)
@@ -277,20 +277,20 @@ def dated() -> Iterator[tuple[NodeGroup, dict[str, Meta]]]:
 
 @check_each(("filter", "names"), PERIODS)
 def test_years_months_and_days_are_periods(
-    filter: Condition, names: str, dated: tuple[NodeGroup, dict[str, Meta]]
+    filter: Condition, names: str, dated_store: tuple[NodeGroup, dict[str, Meta]]
 ) -> None:
     expected = {f"n{number}.0" for number, name in enumerate(TIMES_KEPT) if name in names.split()}
-    assert accepted(dated[1], filter) == expected
-    for retriever in retrievers(dated[0]):
-        assert found(retriever, QUERY.but(filter=filter)) == expected, retriever.short
+    assert ids_accepted(dated_store[1], filter) == expected
+    for retriever in retrievers(dated_store[0]):
+        assert ids_found(retriever, QUERY.but(filter=filter)) == expected, retriever.short
 
 
-def test_filters_of_operator_query_and_run_narrow_each_other(kept: tuple[NodeGroup, dict[str, Meta]]) -> None:
-    for retriever in retrievers(kept[0], where(file_type="txt")):
+def test_filters_of_operator_query_and_run_narrow_each_other(kept_store: tuple[NodeGroup, dict[str, Meta]]) -> None:
+    for retriever in retrievers(kept_store[0], where(file_type="txt")):
         with Run(filter=where(lang="en")):
-            assert found(retriever) == {"n0.0", "n0.1"}
-            assert found(retriever, QUERY.but(filter=where(lang="de"))) == {"n0.1"}
-            assert found(retriever, QUERY.but(filter=~where(lang="en"))) == set(), "a query cannot widen"
+            assert ids_found(retriever) == {"n0.0", "n0.1"}
+            assert ids_found(retriever, QUERY.but(filter=where(lang="de"))) == {"n0.1"}
+            assert ids_found(retriever, QUERY.but(filter=~where(lang="en"))) == set(), "a query cannot widen"
 
 
 WRONG: Sequence[tuple[Condition, str]] = [
@@ -323,19 +323,19 @@ WRONG: Sequence[tuple[Condition, str]] = [
 
 @check_each(("filter", "message"), WRONG)
 def test_a_wrong_filter_is_an_error_on_every_retriever(
-    filter: Condition, message: str, kept: tuple[NodeGroup, dict[str, Meta]]
+    filter: Condition, message: str, kept_store: tuple[NodeGroup, dict[str, Meta]]
 ) -> None:
-    for retriever in retrievers(kept[0]):
+    for retriever in retrievers(kept_store[0]):
         with pytest.raises(FilterError, match=message):
             retriever(QUERY.but(filter=filter))
 
 
 def test_a_condition_that_is_equal_and_of_another_type_is_still_refused(
-    kept: tuple[NodeGroup, dict[str, Meta]],
+    kept_store: tuple[NodeGroup, dict[str, Meta]],
 ) -> None:
     assert where(seen=True) == where(seen=1)
-    for retriever in retrievers(kept[0]):
-        assert found(retriever, QUERY.but(filter=where(seen=True))) == {"n2.0", "n2.1"}
+    for retriever in retrievers(kept_store[0]):
+        assert ids_found(retriever, QUERY.but(filter=where(seen=True))) == {"n2.0", "n2.1"}
         right, wrong = retriever.batch([QUERY.but(filter=where(seen=True)), QUERY.but(filter=where(seen=1))])
         assert isinstance(right, Ranking)
         assert isinstance(wrong, Failure)
@@ -371,9 +371,9 @@ class Odd(Filter):
 
 @pytest.mark.parametrize("wrong", ["lang=en", {"lang": "en"}, Odd(), where], ids=["text", "mapping", "own", "call"])
 def test_what_is_no_filter_is_refused_and_never_passed_over(
-    wrong: Any, kept: tuple[NodeGroup, dict[str, Meta]]
+    wrong: Any, kept_store: tuple[NodeGroup, dict[str, Meta]]
 ) -> None:
-    for retriever in retrievers(kept[0]):
+    for retriever in retrievers(kept_store[0]):
         with Run(filter=wrong), pytest.raises(FilterError, match="is not a filter"):
             retriever(QUERY)
         if not isinstance(wrong, Filter):
@@ -386,10 +386,12 @@ def test_what_is_no_filter_is_refused_and_never_passed_over(
         assert isinstance(failed, Failure)
         assert failed.kind == "FilterError"
     with pytest.raises(FilterError, match="is not a filter"):
-        kept[0].snapshot().allowed("chunk", frozenset(), wrong)
+        kept_store[0].snapshot().allowed("chunk", frozenset(), wrong)
 
 
-def test_a_condition_of_a_callers_own_is_looked_at_value_by_value(kept: tuple[NodeGroup, dict[str, Meta]]) -> None:
+def test_a_condition_of_a_callers_own_is_looked_at_value_by_value(
+    kept_store: tuple[NodeGroup, dict[str, Meta]],
+) -> None:
     @dataclass(frozen=True)
     class Prefixed(Leaf):
         field: str
@@ -401,8 +403,8 @@ def test_a_condition_of_a_callers_own_is_looked_at_value_by_value(kept: tuple[No
         def operands(self) -> tuple[Scalar, ...]:
             return (self.prefix,)
 
-    for retriever in retrievers(kept[0]):
-        assert found(retriever, QUERY.but(filter=Prefixed("file_name", "c"))) == {"n2.0", "n2.1"}
+    for retriever in retrievers(kept_store[0]):
+        assert ids_found(retriever, QUERY.but(filter=Prefixed("file_name", "c"))) == {"n2.0", "n2.1"}
 
 
 FIELDS_REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
@@ -428,16 +430,16 @@ def test_fields_that_cannot_be_declared(name: str) -> None:
 def test_a_value_that_no_filter_could_compare_is_none(tmp_path: Path) -> None:
     group, metadata = stored(tmp_path, [((("file_size", "12 KB"), ("year", "soon")), [()], [SourceRow("a", 7)])])
     for filter, ids in ((where(file_size=7), {"n0.0"}), (Between("year", at_most=0), set())):
-        assert accepted(metadata, filter) == ids
-        assert found(BM25(group), QUERY.but(filter=filter)) == ids
+        assert ids_accepted(metadata, filter) == ids
+        assert ids_found(BM25(group), QUERY.but(filter=filter)) == ids
 
 
 @pytest.mark.slow
 def test_a_chain_of_many_conditions_stays_one_level_deep() -> None:
-    values = [where(number=number) for number in range(2000)]
-    assert reduce(or_, values).accepts({"number": (1999,)})
-    assert not reduce(and_, values).accepts({"number": (1999,)})
-    assert (values[0] & values[1] | values[2] & values[3]).filters == (
-        And((values[0], values[1])),
-        And((values[2], values[3])),
+    conditions = [where(number=number) for number in range(2000)]
+    assert reduce(or_, conditions).accepts({"number": (1999,)})
+    assert not reduce(and_, conditions).accepts({"number": (1999,)})
+    assert (conditions[0] & conditions[1] | conditions[2] & conditions[3]).filters == (
+        And((conditions[0], conditions[1])),
+        And((conditions[2], conditions[3])),
     )

@@ -61,7 +61,7 @@ def corpus() -> Iterator[Corpus]:
         yield stored(Path(folder) / "s.spolia", TEXTS, GROUPS, EMBEDDER)
 
 
-def found(corpus: Corpus, *edges: Edges) -> Found:
+def links_by_texts(corpus: Corpus, *edges: Edges) -> Found:
     """The links by the texts of the nodes, each way."""
     snapshot = corpus.snapshot()
     links = NodeGraph(corpus.group("chunk"), edges).links(snapshot)
@@ -78,15 +78,15 @@ def test_nodes_follow_each_other_within_a_document(corpus: Corpus) -> None:
         ("ROME built", "PARIS and ROME"), ("PARIS and ROME", "last line"),
         ("PARIS sleeps", "OSLO wakes"), ("OSLO wakes", "all wake"),
     ]  # fmt: skip
-    assert found(corpus, InOrder()) == dict.fromkeys([*pairs, *((b, a) for a, b in pairs)], 1.0)
+    assert links_by_texts(corpus, InOrder()) == dict.fromkeys([*pairs, *((b, a) for a, b in pairs)], 1.0)
 
 
 def test_nodes_of_one_section_belong_together(corpus: Corpus) -> None:
     pairs = [("ROME built", "PARIS and ROME"), *combinations(TEXTS["b"].split("|"), 2)]
-    assert found(corpus, Belonging("section")) == dict.fromkeys([*pairs, *((b, a) for a, b in pairs)], 1.0)
-    few = found(corpus, Belonging("section", most=2))
+    assert links_by_texts(corpus, Belonging("section")) == dict.fromkeys([*pairs, *((b, a) for a, b in pairs)], 1.0)
+    few = links_by_texts(corpus, Belonging("section", most=2))
     assert set(few) == {("ROME built", "PARIS and ROME"), ("PARIS and ROME", "ROME built")}
-    assert len(found(corpus, Belonging("document"))) == 6 + 6
+    assert len(links_by_texts(corpus, Belonging("document"))) == 6 + 6
 
 
 def test_nodes_that_share_an_entity_are_linked_by_how_rare_it_is(corpus: Corpus) -> None:
@@ -94,14 +94,14 @@ def test_nodes_that_share_an_entity_are_linked_by_how_rare_it_is(corpus: Corpus)
         return math.log(1 + (6 - spread + 0.5) / (spread + 0.5))
 
     rome, paris = idf(2) ** 2, idf(2) ** 2
-    linked = found(corpus, SharedEntities())
+    linked = links_by_texts(corpus, SharedEntities())
     assert linked[("ROME built", "PARIS and ROME")] == pytest.approx(rome / (idf(2) * math.sqrt(rome + paris)))
     assert set(linked) == {
         ("ROME built", "PARIS and ROME"), ("PARIS and ROME", "ROME built"),
         ("PARIS and ROME", "PARIS sleeps"), ("PARIS sleeps", "PARIS and ROME"),
     }  # fmt: skip
-    assert found(corpus, SharedEntities(most=1)) == {}
-    assert found(corpus, SharedEntities(field="person")) == {}
+    assert links_by_texts(corpus, SharedEntities(most=1)) == {}
+    assert links_by_texts(corpus, SharedEntities(field="person")) == {}
 
 
 def test_whole_documents_that_share_an_entity_are_linked(tmp_path: Path) -> None:
@@ -123,20 +123,20 @@ def test_similar_nodes_are_linked_by_the_cosine_of_their_vectors(corpus: Corpus)
     np.fill_diagonal(cosines, -1)
     expected = {}
     for row in range(len(texts)):
-        for other_value in np.argsort(-cosines[row], kind="stable")[:2].tolist():
-            if cosines[row, other_value] > 0:
-                expected[texts[row], texts[other_value]] = expected[texts[other_value], texts[row]] = cosines[
-                    row, other_value
+        for other_row in np.argsort(-cosines[row], kind="stable")[:2].tolist():
+            if cosines[row, other_row] > 0:
+                expected[texts[row], texts[other_row]] = expected[texts[other_row], texts[row]] = cosines[
+                    row, other_row
                 ]
-    assert found(corpus, Similar(neighbours=2)) == pytest.approx(expected, abs=1e-6)
-    mean = np.mean(sorted(set(expected.values()))[1:3])
-    assert found(corpus, Similar(neighbours=2, at_least=float(mean))) == pytest.approx(
-        {pair: cosine for pair, cosine in expected.items() if cosine >= mean}, abs=1e-6
+    assert links_by_texts(corpus, Similar(neighbours=2)) == pytest.approx(expected, abs=1e-6)
+    threshold = np.mean(sorted(set(expected.values()))[1:3])
+    assert links_by_texts(corpus, Similar(neighbours=2, at_least=float(threshold))) == pytest.approx(
+        {pair: cosine for pair, cosine in expected.items() if cosine >= threshold}, abs=1e-6
     )
 
 
 def test_links_of_several_kinds_add_up(corpus: Corpus) -> None:
-    several = found(corpus, InOrder(weight=0.25), Belonging("section", weight=2.0))
+    several = links_by_texts(corpus, InOrder(weight=0.25), Belonging("section", weight=2.0))
     assert several[("ROME built", "PARIS and ROME")] == 2.25
     assert several[("PARIS and ROME", "last line")] == 0.25
     assert several[("PARIS sleeps", "all wake")] == 2.0
@@ -144,9 +144,9 @@ def test_links_of_several_kinds_add_up(corpus: Corpus) -> None:
 
 def test_every_link_goes_both_ways_with_one_weight(corpus: Corpus) -> None:
     for edges in ((Similar(1),), (SharedEntities(neighbours=1),), (Belonging("section", neighbours=1),), (InOrder(),)):
-        links = found(corpus, *edges)
+        links = links_by_texts(corpus, *edges)
         assert links
-        assert links == {(other_value, item): weight for (item, other_value), weight in links.items()}
+        assert links == {(target, source): weight for (source, target), weight in links.items()}
 
 
 # --------------------------------------------------------------------------------------------------------- the parts
@@ -178,7 +178,7 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
     assert len(weights) == len(pairs.first)
     for row in range(len(vectors)):
         best = sorted(cosines[row][cosines[row] > 1e-9].tolist(), reverse=True)[:neighbours]
-        mine = sorted((w for (item, _), w in weights.items() if item == row), reverse=True)
+        mine = sorted((w for (source, _), w in weights.items() if source == row), reverse=True)
         assert mine == pytest.approx(best, abs=1e-6)
 
 
@@ -197,11 +197,11 @@ def test_neighbours_that_are_followed_are_those_that_are_found_anew(
 ) -> None:
     """Vectors of few different numbers: many cosines are equal, and equal ones go by key."""
 
-    def placed(numbers: list[int]) -> PlacedVectors:
-        return PlacedVectors(np.array(numbers, dtype=np.int64) * 7, [vectors], np.array(numbers, dtype=np.int64))
+    def placed(rows: list[int]) -> PlacedVectors:
+        return PlacedVectors(np.array(rows, dtype=np.int64) * 7, [vectors], np.array(rows, dtype=np.int64))
 
     first = placed(list(range(max(1, len(vectors) - born))))
-    then = placed([index for index in range(len(vectors)) if index not in gone] or [0])
+    then = placed([row for row in range(len(vectors)) if row not in gone] or [0])
     previous_neighbours = nearest(first, first.keys, neighbours + spare)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(links, "ROWS", block)
@@ -215,7 +215,7 @@ def test_neighbours_that_are_followed_are_those_that_are_found_anew(
 def _interleaved(count: int) -> np.ndarray[Any, Any]:
     """Rows of two segments put one below the other, in the order of the vectors."""
     even = (count + 1) // 2
-    return np.array([index // 2 if index % 2 == 0 else even + index // 2 for index in range(count)], dtype=np.int64)
+    return np.array([row // 2 if row % 2 == 0 else even + row // 2 for row in range(count)], dtype=np.int64)
 
 
 @pytest.mark.slow
@@ -223,19 +223,19 @@ def _interleaved(count: int) -> np.ndarray[Any, Any]:
 @given(sets=st.lists(st.frozensets(st.integers(0, 6), max_size=4), min_size=1, max_size=12), most=st.integers(1, 6))
 def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int) -> None:
     nodes = np.array([node for node, labels in enumerate(sets) for _ in labels], dtype=np.int64)
-    labels = np.array([label for number in sets for label in sorted(number)], dtype=np.int64)
+    labels = np.array([label for labels_of_node in sets for label in sorted(labels_of_node)], dtype=np.int64)
     pairs = link_sharing_nodes(Having(nodes, labels), len(sets), 99, most)
     got = dict(zip(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True), pairs.weight.tolist(), strict=True))
-    spread = {label: sum(label in number for number in sets) for label in range(7)}
-    kept_labels = [{label for label in number if spread[label] <= most} for number in sets]
+    spread = {label: sum(label in labels_of_node for labels_of_node in sets) for label in range(7)}
+    kept_labels = [{label for label in labels_of_node if spread[label] <= most} for labels_of_node in sets]
     square = {label: math.log1p((len(sets) - n + 0.5) / (n + 0.5)) ** 2 for label, n in spread.items()}
     expected = {}
-    for item, other_value in combinations(range(len(sets)), 2):
-        if both_have := kept_labels[item] & kept_labels[other_value]:
-            lengths = [math.sqrt(sum(square[label] for label in kept_labels[node])) for node in (item, other_value)]
-            expected[item, other_value] = expected[other_value, item] = sum(
-                map(square.__getitem__, both_have)
-            ) / math.prod(lengths)
+    for source, target in combinations(range(len(sets)), 2):
+        if both_have := kept_labels[source] & kept_labels[target]:
+            lengths = [math.sqrt(sum(square[label] for label in kept_labels[node])) for node in (source, target)]
+            expected[source, target] = expected[target, source] = sum(map(square.__getitem__, both_have)) / math.prod(
+                lengths
+            )
     assert got == pytest.approx(expected, abs=1e-6)
 
 
@@ -254,19 +254,19 @@ def test_links_are_symmetric_and_those_of_hidden_nodes_are_gone(
     )
     links = Links.from_pairs(np.arange(6) * 10, [given_pairs])
     expected: dict[tuple[int, int], float] = {}
-    for item, other_value, weight in pairs:
-        if item != other_value:
-            for pair in ((item, other_value), (other_value, item)):
+    for source, target, weight in pairs:
+        if source != target:
+            for pair in ((source, target), (target, source)):
                 expected[pair] = max(weight, expected.get(pair, 0.0))
     assert _by_pair(links) == expected
     mask = np.array(allowed)
-    inner = links.restrict_to(mask)
-    assert _by_pair(inner) == {pair: w for pair, w in expected.items() if mask[pair[0]] and mask[pair[1]]}
+    restricted = links.restrict_to(mask)
+    assert _by_pair(restricted) == {pair: w for pair, w in expected.items() if mask[pair[0]] and mask[pair[1]]}
     front = np.array([4, 1])
-    choice, targets, weights = inner.of_nodes(front)
+    places, targets, weights = restricted.of_nodes(front)
     assert {
-        (int(front[position]), int(to)): w for position, to, w in zip(choice, targets, weights.tolist(), strict=True)
-    } == {pair: w for pair, w in _by_pair(inner).items() if pair[0] in (1, 4)}
+        (int(front[place]), int(to)): w for place, to, w in zip(places, targets, weights.tolist(), strict=True)
+    } == {pair: w for pair, w in _by_pair(restricted).items() if pair[0] in (1, 4)}
 
 
 def _by_pair(links: Links) -> dict[tuple[int, int], float]:
@@ -319,15 +319,15 @@ HEADERS = {
 
 
 ODD: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "words as weights": ("weights", lambda found: np.full(len(found), "a" * 100)),
-    "no numbers as weights": ("weights", lambda found: np.full_like(found, np.nan)),
-    "links to nowhere": ("targets", lambda found: found + 10**6),
-    "links from the end": ("targets", lambda found: -found - 1),
-    "keys without order": ("keys", lambda found: found[::-1]),
+    "words as weights": ("weights", lambda links: np.full(len(links), "a" * 100)),
+    "no numbers as weights": ("weights", lambda links: np.full_like(links, np.nan)),
+    "links to nowhere": ("targets", lambda links: links + 10**6),
+    "links from the end": ("targets", lambda links: -links - 1),
+    "keys without order": ("keys", lambda links: links[::-1]),
 }
 
 
-def headed(header: str) -> bytes:
+def array_with_header(header: str) -> bytes:
     """An array whose header says this."""
     return b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header.encode() + bytes(64)
 
@@ -342,16 +342,16 @@ def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
     if damage in HEADERS:
         with zipfile.ZipFile(path, "w") as file:
             for name in ("keys", "starts", "targets", "weights"):
-                file.writestr(f"{name}.npy", headed(HEADERS[damage]))
+                file.writestr(f"{name}.npy", array_with_header(HEADERS[damage]))
     elif damage in ODD:
         with np.load(path) as parts:
-            result = dict(parts)
+            arrays = dict(parts)
         name, change = ODD[damage]
-        np.savez(path, **{**result, name: change(result[name])})
+        np.savez(path, **{**arrays, name: change(arrays[name])})
     elif damage == "compressed":
         with np.load(path) as parts:
-            result = {name: np.tile(parts[name], 9) for name in parts}
-        np.savez_compressed(path, **result)
+            arrays = {name: np.tile(parts[name], 9) for name in parts}
+        np.savez_compressed(path, **arrays)
     elif damage == "other sizes":
         with np.load(path) as parts:
             np.savez(path, **{name: parts[name][:-1] for name in parts})
@@ -373,19 +373,19 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
     compared: list[int] = []
     exactly = links._exact_cosines
 
-    def counting(mine: Any, choice: Any, theirs: Any, other_value: Any) -> Any:
+    def counting(mine: Any, my_rows: Any, theirs: Any, their_rows: Any) -> Any:
         compared.append(len(mine) * len(theirs))
-        return exactly(mine, choice, theirs, other_value)
+        return exactly(mine, my_rows, theirs, their_rows)
 
     with corpus.writer() as writer:
         writer.remove("7.txt")
     monkeypatch.setattr(links, "_exact_cosines", counting)
-    followed, total = content(corpus), sum(compared)
+    followed, compared_count = content(corpus), sum(compared)
     for path in files(corpus):
         path.unlink()
     compared.clear()
     assert content(corpus) == followed
-    assert 0 < total < sum(compared) / 2
+    assert 0 < compared_count < sum(compared) / 2
 
 
 @pytest.mark.slow
@@ -399,7 +399,7 @@ def test_a_later_generation_has_its_own_graph_and_the_old_file_goes(tmp_path: Pa
         corpus.snapshot()  # from now on nobody looks at the one before
     with corpus.writer() as writer:
         writer.declare((Field("lang"),))
-    assert found(corpus, InOrder()) == {}
+    assert links_by_texts(corpus, InOrder()) == {}
     assert old not in files(corpus)
     assert len(files(corpus)) == 1
 

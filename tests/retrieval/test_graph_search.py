@@ -53,8 +53,8 @@ def documents(ranking: Ranking) -> list[str]:
 def test_a_chain_is_followed_as_far_as_there_are_hops(corpus: Corpus) -> None:
     seeds = BM25(corpus.group("chunk"))
     assert documents(seeds(Query("bridge"))) == ["a"]
-    for hops, texts in ((1, ["a", "b"]), (2, ["a", "b", "c"]), (5, ["a", "b", "c"])):
-        assert documents((seeds >> Hops(entities(corpus), hops=hops))(Query("bridge"))) == texts
+    for hops, expected in ((1, ["a", "b"]), (2, ["a", "b", "c"]), (5, ["a", "b", "c"])):
+        assert documents((seeds >> Hops(entities(corpus), hops=hops))(Query("bridge"))) == expected
 
 
 def test_scores_fall_with_every_link_by_its_weight(corpus: Corpus) -> None:
@@ -128,12 +128,12 @@ def test_pagerank_solves_its_equation(
     pairs: list[tuple[int, int, float]], restart: list[float], damping: float
 ) -> None:
     columns = [list(column) for column in zip(*pairs, strict=True)] or [[], [], []]
-    array, other_array, weight = (
+    sources, targets, weight = (
         np.array(columns[0], np.int64),
         np.array(columns[1], np.int64),
         np.array(columns[2], np.float32),
     )
-    links = Links.from_pairs(np.arange(7), [NodePairs(array, other_array, weight)])
+    links = Links.from_pairs(np.arange(7), [NodePairs(sources, targets, weight)])
     shares = np.array(restart) / sum(restart)
     steps = np.zeros((7, 7))
     steps[links.sources, links.targets] = links.weights
@@ -166,16 +166,16 @@ def test_what_may_not_be_read_is_neither_found_nor_passed_through(tmp_path: Path
 
 @pytest.mark.slow
 def test_what_may_not_be_read_changes_no_probability(tmp_path: Path) -> None:
-    results = []
+    scored_ids = []
     for name, text in (("plain", "bridge|river|city"), ("more", "bridge|river|city|treasure")):
         corpus = stored(tmp_path / f"{name}.spolia", {"a": text}, CHAIN, secret={"a:chunk:4": ("ann",)})
         graph = NodeGraph(corpus.group("chunk"), (InOrder(weight=0.5), Belonging("document")))
         flow = BM25(corpus.group("chunk")) >> PersonalisedPageRank(graph)
-        results.append([(hit.node.id, hit.score) for hit in flow(Query("bridge")).hits])
+        scored_ids.append([(hit.node.id, hit.score) for hit in flow(Query("bridge")).hits])
         with Run(principal="ann"):
             assert len(flow(Query("bridge"))) == text.count("|") + 1
-    assert results[0] == results[1]
-    assert len(results[0]) == 3
+    assert scored_ids[0] == scored_ids[1]
+    assert len(scored_ids[0]) == 3
 
 
 @pytest.mark.slow

@@ -87,7 +87,9 @@ def test_a_node_with_one_of_two_aspects_is_voted_for_by_that_head(stored: Stored
 def test_one_head_is_the_whole_vector(stored: Stored) -> None:
     from spolia.retrieval.dense import Dense
 
-    texts = {f"n{index}": f"stones and {word}" for index, word in enumerate(["sea", "road", "wall", "hill", "stones"])}
+    texts = {
+        f"n{number}": f"stones and {word}" for number, word in enumerate(["sea", "road", "wall", "hill", "stones"])
+    }
     group = stored(texts, embedder=HashingEmbedder())
     query = Query("stones on the road")
     assert ids(MultiHead(group, HashingEmbedder(), 1, top_k=5)(query)) == ids(Dense(group, HashingEmbedder(), 5)(query))
@@ -95,18 +97,18 @@ def test_one_head_is_the_whole_vector(stored: Stored) -> None:
 
 def test_heads_are_those_of_the_loops(stored: Stored) -> None:
     words = ["sea", "road", "wall", "hill", "stone", "red", "old", "wet"]
-    texts = {f"n{index}": f"{word} {words[index - 3]} {words[index - 1]}" for index, word in enumerate(words)}
+    texts = {f"n{number}": f"{word} {words[number - 3]} {words[number - 1]}" for number, word in enumerate(words)}
     group, embedder, heads = stored(texts, embedder=HashingEmbedder()), HashingEmbedder(), 8
     vectors = {id: embedder.embed([text], kind="passage")[0].reshape(heads, -1) for id, text in texts.items()}
-    request = embedder.embed(["red sea"], kind="query")[0].reshape(heads, -1)
+    query_heads = embedder.embed(["red sea"], kind="query")[0].reshape(heads, -1)
 
-    def cosine(item: Any, other_value: Any) -> float:
-        lengths = float(np.linalg.norm(item) * np.linalg.norm(other_value))
-        return round(float(item @ other_value) / lengths, 6) if lengths else 0.0
+    def cosine(left: Any, right: Any) -> float:
+        lengths = float(np.linalg.norm(left) * np.linalg.norm(right))
+        return round(float(left @ right) / lengths, 6) if lengths else 0.0
 
     expected = dict.fromkeys(texts, 0.0)
     for head in range(heads):
-        order = sorted(texts, key=lambda id: (-cosine(vectors[id][head], request[head]), list(texts).index(id)))
+        order = sorted(texts, key=lambda id: (-cosine(vectors[id][head], query_heads[head]), list(texts).index(id)))
         for rank, id in enumerate(order[:4]):
             expected[id] += 2.0**-rank
     found_scores = scores(MultiHead(group, embedder, heads, "decay", top_k=4)(Query("red sea")))

@@ -42,16 +42,16 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
 
 
 @pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def fetched_counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many nodes each fetching of some asked for."""
     counts: list[int] = []
     plain = Snapshot._readable
 
-    def count_calls(self: Snapshot, keys: Sequence[int], principals: Asker) -> list[tuple[int, Node]]:
+    def count_keys(self: Snapshot, keys: Sequence[int], principals: Asker) -> list[tuple[int, Node]]:
         counts.append(len(keys))
         return plain(self, keys, principals)
 
-    monkeypatch.setattr(Snapshot, "_readable", count_calls)
+    monkeypatch.setattr(Snapshot, "_readable", count_keys)
     return counts
 
 
@@ -61,9 +61,9 @@ def arms(group: NodeGroup) -> Branch[Query, Ranking]:
 
 def late_ranking(group: NodeGroup, query: Query = ASKED) -> Ranking:
     search = BM25(group, 30)
-    result = call_late(search, query, search.late_searches())
-    assert result.late_hits is not None
-    return result
+    ranking = call_late(search, query, search.late_searches())
+    assert ranking.late_hits is not None
+    return ranking
 
 
 def test_equal_scores_that_come_in_another_order_than_their_ids_go_by_id(tmp_path: Path) -> None:
@@ -98,29 +98,29 @@ def test_a_chain_gives_what_its_steps_give_one_by_one(
                 assert chained.digest == plain.digest
 
 
-def test_a_fusion_fetches_what_it_shows_in_one_call(group: NodeGroup, fetched: list[int]) -> None:
+def test_a_fusion_fetches_what_it_shows_in_one_call(group: NodeGroup, fetched_counts: list[int]) -> None:
     flow = arms(group) >> ConvexCombination((("bm25", 0.5), ("dense", 0.5)), "z-score", 3)
     assert len(flow(ASKED)) == 3
-    assert len(fetched) == 1
-    assert fetched[0] < 12
+    assert len(fetched_counts) == 1
+    assert fetched_counts[0] < 12
 
 
-def test_a_chain_inside_an_arm_may_be_late_too(group: NodeGroup, fetched: list[int]) -> None:
+def test_a_chain_inside_an_arm_may_be_late_too(group: NodeGroup, fetched_counts: list[int]) -> None:
     @step
     def asked(query: Query) -> Query:
         return query
 
     flow = Branch(asked >> BM25(group, 30), Dense(group, Words(), 30)) >> ReciprocalRankFusion(top_k=1)
     assert len(flow(ASKED)) == 1
-    assert len(fetched) == 1
+    assert len(fetched_counts) == 1
 
 
 def test_a_step_of_yours_gets_hits_wherever_it_stands(group: NodeGroup) -> None:
-    results: list[bool] = []
+    has_hits: list[bool] = []
 
     @step
     def best(ranking: Ranking) -> Ranking:
-        results.append("hits" in vars(ranking))
+        has_hits.append("hits" in vars(ranking))
         return ranking.cut(2)
 
     @dataclass(frozen=True)
@@ -134,25 +134,25 @@ def test_a_step_of_yours_gets_hits_wherever_it_stands(group: NodeGroup) -> None:
 
     flow = Branch(BM25(group, 30) >> best, Mine(group, 30)) >> ReciprocalRankFusion()
     assert len(flow(ASKED)) == 2
-    assert results == [True]
+    assert has_hits == [True]
 
 
 def test_a_run_that_keeps_what_steps_give_keeps_hits(group: NodeGroup, tmp_path: Path) -> None:
     flow = arms(group) >> ReciprocalRankFusion(top_k=2)
     with Runs(tmp_path / "runs.db") as runs:
         with Run(journal=runs.journal) as run:
-            result = flow(ASKED)
+            ranking = flow(ASKED)
         assert runs.journal.flush()
         spans = [span for span in runs.journal.spans(run.id) if span.step in ("BM25", "Dense")]
     assert len(spans) == 2
     assert all(
         span.result.count('["d') == len(searched) for span, searched in zip(spans, arms(group)(ASKED), strict=True)
     )
-    assert result == flow(ASKED)
+    assert ranking == flow(ASKED)
 
 
 def test_a_lane_keeps_late_hits_and_an_experiment_writes_them_without_fetching_them_twice(
-    group: NodeGroup, fetched: list[int]
+    group: NodeGroup, fetched_counts: list[int]
 ) -> None:
     flow, item = arms(group) >> ReciprocalRankFusion(top_k=2), Item("q", ASKED.text)
     with Run(groups=ANN) as run, ScoreStore() as store:
@@ -160,9 +160,9 @@ def test_a_lane_keeps_late_hits_and_an_experiment_writes_them_without_fetching_t
             with run.lane() as lane:
                 result = flow(ASKED)
             assert all(ranking.late_hits is not None for ranking in lane.retrievals)
-            fetched.clear()
+            fetched_counts.clear()
             keep(store, Case(item, result, retrievals=tuple(lane.retrievals)))
-        assert not fetched
+        assert not fetched_counts
         for row in store.columns(ANSWER):
             case = store.case(row, item)
             assert case.result == result

@@ -17,7 +17,7 @@ from tests.retrieval.conftest import Stored
 WORDS = ["apple", "pie", "Äpfel", "and"]
 
 
-def found(op: Phrase, text: str) -> list[str]:
+def ids_found(op: Phrase, text: str) -> list[str]:
     return sorted(node.id for node in op(Query(text)).nodes)
 
 
@@ -34,10 +34,10 @@ def test_words_in_a_row_are_found(stored: Stored) -> None:
         "zurich": "In Zürich schmeckt es.",
     }
     group = stored(texts)
-    assert found(Phrase(group), "apple pie") == ["dash", "line", "pie"]
-    assert found(Phrase(group), "Zurich, schmeckt") == ["zurich"]
-    assert found(Phrase(group), "タワー") == ["tokyo"]
-    assert found(Phrase(group), "?!") == []
+    assert ids_found(Phrase(group), "apple pie") == ["dash", "line", "pie"]
+    assert ids_found(Phrase(group), "Zurich, schmeckt") == ["zurich"]
+    assert ids_found(Phrase(group), "タワー") == ["tokyo"]
+    assert ids_found(Phrase(group), "?!") == []
     with pytest.raises(QueryError, match="The question is empty"):
         Phrase(group)(Query(""))
 
@@ -62,9 +62,9 @@ def test_it_is_never_short_however_far_down_the_phrase_stands(stored: Stored) ->
 
 def test_only_what_may_be_read_is_found(stored: Stored) -> None:
     group = stored({"a": "red stone", "b": "red stone"}, readers={"b": ("ann",)})
-    assert found(Phrase(group), "red stone") == ["a"]
+    assert ids_found(Phrase(group), "red stone") == ["a"]
     with Run(principal="ann"):
-        assert found(Phrase(group), "red stone") == ["a", "b"]
+        assert ids_found(Phrase(group), "red stone") == ["a", "b"]
 
 
 @pytest.mark.slow
@@ -74,9 +74,9 @@ def test_only_what_may_be_read_is_found(stored: Stored) -> None:
     phrase=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join),
 )
 def test_it_finds_what_comparing_every_text_finds(stored: Stored, texts: list[str], phrase: str) -> None:
-    named_texts = {f"n{number}": f"{text} ." for number, text in enumerate(texts)}
-    expected = [id for id, text in named_texts.items() if f" {phrase} " in f" {text} "]
-    assert found(Phrase(stored(named_texts), top_k=50), phrase) == sorted(expected)
+    texts_by_id = {f"n{number}": f"{text} ." for number, text in enumerate(texts)}
+    expected = [id for id, text in texts_by_id.items() if f" {phrase} " in f" {text} "]
+    assert ids_found(Phrase(stored(texts_by_id), top_k=50), phrase) == sorted(expected)
 
 
 @check_each(

@@ -29,8 +29,8 @@ scores = st.floats(-1, 1, allow_nan=False)
 
 @st.composite
 def lists(draw: st.DrawFn) -> list[tuple[str, float]]:
-    result = draw(st.dictionaries(names, st.integers(-1000, 1000), max_size=8))
-    return sorted(((name, score / 1000) for name, score in result.items()), key=lambda item: (-item[1], item[0]))
+    scores = draw(st.dictionaries(names, st.integers(-1000, 1000), max_size=8))
+    return sorted(((name, score / 1000) for name, score in scores.items()), key=lambda item: (-item[1], item[0]))
 
 
 def ordered(fused: list[tuple[str, float]]) -> list[str]:
@@ -116,9 +116,9 @@ def test_a_list_with_one_hit_still_speaks_for_it(scaling: Scaling) -> None:
 def test_weight_one_gives_the_single_list_and_weight_zero_the_other(
     scaling: Scaling, found: list[tuple[str, float]], other: list[tuple[str, float]]
 ) -> None:
-    for weights, record in (((1, 0), found), ((0, 1), other)):
+    for weights, expected_list in (((1, 0), found), ((0, 1), other)):
         fused = convex_combination([found, other], scaling=scaling, weights=weights)
-        values = dict(zip([name for name, _ in record], scaling([s for _, s in record])[0], strict=True))
+        values = dict(zip([name for name, _ in expected_list], scaling([s for _, s in expected_list])[0], strict=True))
         fused_kept = [name for name, _ in fused if name in values]
         assert set(fused_kept) == set(values)
         assert [values[name] for name in fused_kept] == sorted(values.values(), reverse=True)
@@ -142,8 +142,8 @@ def test_scalings_that_look_at_the_list_alone_ignore_shift_and_scale(
     scaling: Scaling, found: list[tuple[str, float]], scale: int, shift: int
 ) -> None:
     raw = [score for _, score in found]
-    moved_shift, _ = scaling([score * scale + shift for score in raw])
-    assert moved_shift == pytest.approx(scaling(raw)[0], abs=1e-6)
+    shifted, _ = scaling([score * scale + shift for score in raw])
+    assert shifted == pytest.approx(scaling(raw)[0], abs=1e-6)
 
 
 def test_weights_that_make_no_sense_are_refused() -> None:

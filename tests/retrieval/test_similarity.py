@@ -66,7 +66,7 @@ def distances(query: Any, vectors: Any) -> Any:
     return np.linalg.norm(vectors - query, axis=1)
 
 
-def scored(ranking: Ranking) -> list[tuple[str, float]]:
+def ids_and_scores(ranking: Ranking) -> list[tuple[str, float]]:
     return [(hit.node.id, round(hit.score, 5)) for hit in ranking.hits]
 
 
@@ -78,36 +78,43 @@ def group(stored: Stored) -> NodeGroup:
 def test_texts_one_by_one_and_all_at_once(group: NodeGroup) -> None:
     query = Query("red stone")
     expected = [("a", 2.0), ("c", 2.0), ("b", 1.0), ("d", 0.0)]  # equal ones in the order in which they were stored
-    assert scored(BySimilarity(group, overlap)(query)) == expected
-    assert scored(BySimilarity(group, overlaps)(query)) == expected
-    assert scored(BySimilarity(group, overlap.but(least=2), top_k=3)(query)) == [("a", 2.0), ("c", 2.0), ("b", 0.0)]
-    assert [id for id, _ in scored(BySimilarity(group, length_rank)(query))] == ["c", "a", "d", "b"]
+    assert ids_and_scores(BySimilarity(group, overlap)(query)) == expected
+    assert ids_and_scores(BySimilarity(group, overlaps)(query)) == expected
+    assert ids_and_scores(BySimilarity(group, overlap.but(least=2), top_k=3)(query)) == [
+        ("a", 2.0),
+        ("c", 2.0),
+        ("b", 0.0),
+    ]
+    assert [id for id, _ in ids_and_scores(BySimilarity(group, length_rank)(query))] == ["c", "a", "d", "b"]
 
 
 def test_a_distance_counts_against(group: NodeGroup) -> None:
     ranking = BySimilarity(group, length, source="length")(Query("any"))
-    assert (ranking.source, scored(ranking)) == ("length", [("b", -3.0), ("d", -3.0), ("a", -13.0), ("c", -20.0)])
+    assert (ranking.source, ids_and_scores(ranking)) == (
+        "length",
+        [("b", -3.0), ("d", -3.0), ("a", -13.0), ("c", -20.0)],
+    )
 
 
 def test_embeddings_one_by_one_and_all_at_once(group: NodeGroup) -> None:
     query = Query("red stone")
-    expected = scored(Dense(group, EMBEDDER)(query))
-    assert scored(BySimilarity(group, cosine, embedder=EMBEDDER)(query)) == expected
-    assert scored(BySimilarity(group, cosines, embedder=EMBEDDER)(query)) == expected
-    near, nearest = (BySimilarity(group, item, embedder=EMBEDDER)(query) for item in (distance, distances))
-    assert scored(near) == scored(nearest)
-    assert [id for id, _ in scored(near)] == [id for id, _ in expected]
+    expected = ids_and_scores(Dense(group, EMBEDDER)(query))
+    assert ids_and_scores(BySimilarity(group, cosine, embedder=EMBEDDER)(query)) == expected
+    assert ids_and_scores(BySimilarity(group, cosines, embedder=EMBEDDER)(query)) == expected
+    near, nearest = (BySimilarity(group, function, embedder=EMBEDDER)(query) for function in (distance, distances))
+    assert ids_and_scores(near) == ids_and_scores(nearest)
+    assert [id for id, _ in ids_and_scores(near)] == [id for id, _ in expected]
     assert all(hit.score <= 0 for hit in near.hits)
     own = Query("nothing", vector=tuple(map(float, EMBEDDER.embed(["sea"], kind="query")[0])))
-    assert scored(BySimilarity(group, cosine, 1, EMBEDDER)(own)) == [("d", 1.0)]
+    assert ids_and_scores(BySimilarity(group, cosine, 1, EMBEDDER)(own)) == [("d", 1.0)]
 
 
 def test_nodes_are_compared_in_bounded_numbers(group: NodeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(similarity_search, "AT_ONCE", 1)
-    assert [id for id, _ in scored(BySimilarity(group, overlap)(Query("red stone")))] == ["a", "c", "b", "d"]
+    assert [id for id, _ in ids_and_scores(BySimilarity(group, overlap)(Query("red stone")))] == ["a", "c", "b", "d"]
 
 
-def _returning(value: Callable[[int], Any], **options: Any) -> Similarity:
+def _make_returning(value: Callable[[int], Any], **options: Any) -> Similarity:
     def odd(query: Any, nodes: Any) -> Any:
         return value(len(nodes) if options.get("batch") else 1)
 
@@ -115,13 +122,16 @@ def _returning(value: Callable[[int], Any], **options: Any) -> Similarity:
 
 
 WRONG: dict[str, tuple[Similarity, str]] = {
-    "NaN": (_returning(lambda n: math.nan), "odd returned nan for node 'a'"),
-    "None": (_returning(lambda n: None), "odd returned None for node 'a'"),
-    "text": (_returning(lambda n: "0.5"), "odd returned '0.5' for node 'a'"),
-    "too few": (_returning(lambda n: [1.0] * (n - 1), batch=True), "odd was given 4 nodes and returned 3 numbers"),
-    "too many": (_returning(lambda n: [1.0] * 9, batch=True), "odd was given 4 nodes and returned 9 numbers"),
-    "no list": (_returning(lambda n: 1.0, batch=True), "odd was given 4 nodes and returned 1 numbers"),
-    "NaN in a list": (_returning(lambda n: [0.0] * (n - 1) + [math.nan], batch=True), "odd returned nan for node 'd'"),
+    "NaN": (_make_returning(lambda n: math.nan), "odd returned nan for node 'a'"),
+    "None": (_make_returning(lambda n: None), "odd returned None for node 'a'"),
+    "text": (_make_returning(lambda n: "0.5"), "odd returned '0.5' for node 'a'"),
+    "too few": (_make_returning(lambda n: [1.0] * (n - 1), batch=True), "odd was given 4 nodes and returned 3 numbers"),
+    "too many": (_make_returning(lambda n: [1.0] * 9, batch=True), "odd was given 4 nodes and returned 9 numbers"),
+    "no list": (_make_returning(lambda n: 1.0, batch=True), "odd was given 4 nodes and returned 1 numbers"),
+    "NaN in a list": (
+        _make_returning(lambda n: [0.0] * (n - 1) + [math.nan], batch=True),
+        "odd returned nan for node 'd'",
+    ),
 }
 
 
@@ -134,7 +144,7 @@ def test_what_is_no_score_is_refused_naming_the_function(name: str, group: NodeG
 
 @pytest.mark.slow
 def test_what_is_not_alike_at_all_comes_last(group: NodeGroup) -> None:
-    never = _returning(lambda n: -math.inf)
+    never = _make_returning(lambda n: -math.inf)
     assert [hit.score for hit in BySimilarity(group, never)(Query("red")).hits] == [-math.inf] * 4
 
 

@@ -79,18 +79,18 @@ def test_a_word_that_is_asked_twice_counts_twice(stored: Stored) -> None:
 
 def test_goldens_of_tf_idf(stored: Stored) -> None:
     group = stored(THREE, analyzer=PLAIN)
-    count, item = math.log(4 / 3) + 1, math.log(4 / 2) + 1  # held by two of three nodes, by one
-    stone = (1 + math.log(2)) * count
-    d1, d2 = math.hypot(stone, count), math.hypot(count, item)
-    assert scores(TFIDF(group)(Query("stone"))) == pytest.approx({"d1": stone / d1, "d2": count / d2}, rel=1e-9)
+    common, rare = math.log(4 / 3) + 1, math.log(4 / 2) + 1  # held by two of three nodes, by one
+    stone = (1 + math.log(2)) * common
+    d1, d2 = math.hypot(stone, common), math.hypot(common, rare)
+    assert scores(TFIDF(group)(Query("stone"))) == pytest.approx({"d1": stone / d1, "d2": common / d2}, rel=1e-9)
     assert scores(TFIDF(group)(Query("stone sea unheard"))) == pytest.approx(
-        {"d1": (stone + count) / (d1 * math.sqrt(2)), "d2": count / (d2 * math.sqrt(2)), "d3": 1 / math.sqrt(2)}
+        {"d1": (stone + common) / (d1 * math.sqrt(2)), "d2": common / (d2 * math.sqrt(2)), "d3": 1 / math.sqrt(2)}
     )
     raw = TFIDF(group, sublinear=False)(Query("stone"))
     assert scores(raw)["d1"] == pytest.approx(2 / math.sqrt(5))
 
 
-def fielded(path: Path, nodes: Mapping[str, tuple[str, str]]) -> NodeGroup:
+def store_fields(path: Path, nodes: Mapping[str, tuple[str, str]]) -> NodeGroup:
     """A store of nodes with what stands above them."""
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
@@ -107,7 +107,7 @@ TITLED = {"a": ("stone", "sea sea"), "b": ("road", "stone sea"), "c": ("", "hill
 
 
 def test_goldens_of_fields_together(tmp_path: Path) -> None:
-    group = fielded(tmp_path / "a.spolia", TITLED)
+    group = store_fields(tmp_path / "a.spolia", TITLED)
     idf = math.log(1 + 1.5 / 2.5)  # two of three hold it in some field
     title = 1.25 / (0.25 + 0.75 * 1 / (2 / 3))
     expected = {"a": idf * title / (1.2 + title), "b": idf * 1 / (1.2 + 1)}
@@ -118,7 +118,7 @@ def test_goldens_of_fields_together(tmp_path: Path) -> None:
 
 
 def test_goldens_of_the_best_field(tmp_path: Path) -> None:
-    group = fielded(tmp_path / "a.spolia", TITLED)
+    group = store_fields(tmp_path / "a.spolia", TITLED)
     idf = math.log(1 + 2.5 / 1.5)  # one of three holds it in the title, one in the text
     expected = {"b": idf / 2.2, "a": 1.25 * idf / (1 + 1.2 * (0.25 + 0.75 * 1.5))}
     ranking = FieldedBM25(group, combine="best")(Query("stone"))
@@ -127,7 +127,7 @@ def test_goldens_of_the_best_field(tmp_path: Path) -> None:
 
 
 def test_a_field_of_weight_0_is_not_looked_at(tmp_path: Path) -> None:
-    group = fielded(tmp_path / "a.spolia", TITLED)
+    group = store_fields(tmp_path / "a.spolia", TITLED)
     for combine in ("together", "best"):
         only = FieldedBM25(group, (("context", 0.0), ("text", 1.0)), combine)
         assert ids(only(Query("stone"))) == ["b"]
@@ -157,14 +157,14 @@ def rank_bm25(documents: list[list[str]], query: list[str]) -> list[float]:
     """What the package rank_bm25 computes (BM25Okapi with its defaults), in plain words, of every document."""
     k1, b, epsilon, count = 1.5, 0.75, 0.25, len(documents)
     mean = sum(map(len, documents)) / count
-    totals_by_term = {
+    document_counts = {
         term: sum(term in document for document in documents) for document in documents for term in document
     }
-    idf = {term: math.log(count - holding + 0.5) - math.log(holding + 0.5) for term, holding in totals_by_term.items()}
+    idf = {term: math.log(count - holding + 0.5) - math.log(holding + 0.5) for term, holding in document_counts.items()}
     floor = epsilon * sum(idf.values()) / len(idf)
     return [
         sum(
-            (result if (result := idf.get(term, 0.0)) >= 0 else floor)
+            (weight if (weight := idf.get(term, 0.0)) >= 0 else floor)
             * document.count(term)
             * (k1 + 1)
             / (document.count(term) + k1 * (1 - b + b * len(document) / mean))
@@ -222,11 +222,11 @@ def test_a_filter_changes_no_score_and_hidden_nodes_count_for_nothing(stored: St
     op = EVERY[kind](stored(THREE, analyzer=PLAIN, readers={"d1": ("ann",)}))
     assert ids(op(Query("stone"))) == ["d2"]
     with Run(principal="ann"):
-        all_scores = scores(op(Query("stone")))
-        assert set(all_scores) == {"d1", "d2"}
-        assert scores(op(Query("stone", filter=where(file_name="d1.txt")))) == {"d1": all_scores["d1"]}
+        unfiltered_scores = scores(op(Query("stone")))
+        assert set(unfiltered_scores) == {"d1", "d2"}
+        assert scores(op(Query("stone", filter=where(file_name="d1.txt")))) == {"d1": unfiltered_scores["d1"]}
     visible = EVERY[kind](stored({"d2": THREE["d2"], "d3": THREE["d3"]}, analyzer=PLAIN))
-    assert scores(op(Query("stone"))) == scores(visible(Query("stone"))) != {"d2": all_scores["d2"]}
+    assert scores(op(Query("stone"))) == scores(visible(Query("stone"))) != {"d2": unfiltered_scores["d2"]}
     with pytest.raises(FilterError):
         op(Query("stone", filter=where(nowhere=1)))
 
@@ -251,8 +251,8 @@ def test_another_generation_is_counted_anew(tmp_path: Path, kind: str) -> None:
 
 def test_an_empty_store_finds_nothing(stored: Stored) -> None:
     group = stored({})
-    for instance in EVERY.values():
-        assert instance(group)(Query("stone")).hits == ()
+    for make_search in EVERY.values():
+        assert make_search(group)(Query("stone")).hits == ()
 
 
 def test_a_group_that_is_not_there_is_an_error(stored: Stored) -> None:
@@ -266,10 +266,10 @@ def test_counts_are_those_of_the_index(stored: Stored) -> None:
     counts = counts_of(snapshot, group.name, frozenset())
     assert counts is counts_of(snapshot, group.name, frozenset())
     for text in ("stones", "rome", "東京"):
-        content = {
+        counted_keys = {
             int(counts.keys[position]) for term in Analyzer().terms(text) for position in counts.find_term(term)[0]
         }
-        assert content == {key for key, _ in snapshot.search(group.name, text, 10, frozenset())}
+        assert counted_keys == {key for key, _ in snapshot.search(group.name, text, 10, frozenset())}
 
 
 def test_counts_of_nothing() -> None:

@@ -51,11 +51,11 @@ def levels(corpus: Corpus, *names: str) -> Descend:
     return Descend(tuple(corpus.group(name) for name in names or ("summary", "chunk")))
 
 
-def by(embedder: Embedder | None, corpus: Corpus) -> BM25 | Dense:
+def search_by(embedder: Embedder | None, corpus: Corpus) -> BM25 | Dense:
     return Dense(corpus.group("chunk"), embedder) if embedder else BM25(corpus.group("chunk"))
 
 
-def shown(ranking: Ranking) -> list[tuple[str, float]]:
+def ids_and_scores(ranking: Ranking) -> list[tuple[str, float]]:
     return [(hit.node.id, round(hit.score, 9)) for hit in ranking.hits]
 
 
@@ -66,12 +66,12 @@ QUERIES = st.sampled_from(["needle", "needle under bridges in Oslo", "rivers of 
 @settings(max_examples=30)
 @given(text=QUERIES)
 def test_without_a_width_it_is_a_flat_search(corpus: Corpus, embedder: Embedder | None, text: str) -> None:
-    flat = by(embedder, corpus)(Query(text))
+    flat = search_by(embedder, corpus)(Query(text))
     for names in (("summary", "chunk"), ("section", "summary", "chunk")):
         descend = levels(corpus, *names).but(embedder=embedder, width=None)
-        assert shown(descend(Query(text))) == shown(flat)
+        assert ids_and_scores(descend(Query(text))) == ids_and_scores(flat)
         assert descend.stages(Query(text))[-1].compared == 60
-        assert shown(descend.but(width=1000)(Query(text))) == shown(flat)
+        assert ids_and_scores(descend.but(width=1000)(Query(text))) == ids_and_scores(flat)
 
 
 @pytest.mark.parametrize("embedder", [None, EMBEDDER], ids=["bm25", "dense"])

@@ -35,16 +35,16 @@ PAGES = [
 ]
 
 
-def answering(result: object, texts: list[str] | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
+def answer_with(body: object, paths: list[str] | None = None) -> Callable[[BaseHTTPRequestHandler], None]:
     def answer(request: BaseHTTPRequestHandler) -> None:
-        if texts is not None:
-            texts.append(request.path)
-        says(json.dumps(result).encode())(request)
+        if paths is not None:
+            paths.append(request.path)
+        says(json.dumps(body).encode())(request)
 
     return answer
 
 
-def found_by(answer: Callable[[BaseHTTPRequestHandler], None], query: Query = MOON, **options: Any) -> Ranking:
+def search_server(answer: Callable[[BaseHTTPRequestHandler], None], query: Query = MOON, **options: Any) -> Ranking:
     with server(answer) as host:
         return WebSearch(SearXNG(f"http://{host}", allow=(host,), retries=0, **options))(query)
 
@@ -55,22 +55,22 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_are_nodes_in_the_order_of_the_engine() -> None:
-    texts: list[str] = []
-    ranking = found_by(answering({"results": PAGES}, texts), language="en")
+    paths: list[str] = []
+    ranking = search_server(answer_with({"results": PAGES}, paths), language="en")
     assert [(hit.node.uri, hit.node.context, hit.node.text, hit.score) for hit in ranking.hits] == [
         ("https://a.example/tide", "Tide", "The pull of the moon & sun", 1.0),
         ("https://b.example/", "Moon", "Another page.", 0.5),
     ]
     assert (ranking.source, ranking.query) == ("web", MOON)
-    assert parse_qs(urlsplit(texts[0]).query) == {"q": ["pull of the moon"], "format": ["json"], "language": ["en"]}
-    assert ranking.nodes[0].id == found_by(answering({"results": PAGES[:1]})).nodes[0].id
+    assert parse_qs(urlsplit(paths[0]).query) == {"q": ["pull of the moon"], "format": ["json"], "language": ["en"]}
+    assert ranking.nodes[0].id == search_server(answer_with({"results": PAGES[:1]})).nodes[0].id
 
 
 def test_brave_is_asked_with_its_key_and_for_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[tuple[str, str | None]] = []
+    requests: list[tuple[str, str | None]] = []
 
     def answer(request: BaseHTTPRequestHandler) -> None:
-        results.append((request.path, request.headers["X-Subscription-Token"]))
+        requests.append((request.path, request.headers["X-Subscription-Token"]))
         page = {"url": "https://a.example/", "title": "A", "description": "Quoted."}
         says(json.dumps({"web": {"results": [page]}}).encode())(request)
 
@@ -80,7 +80,7 @@ def test_brave_is_asked_with_its_key_and_for_what_it_takes(monkeypatch: pytest.M
             WebSearch(engine)(MOON)
         monkeypatch.setenv("TEST_BRAVE_KEY", "k-123")
         assert WebSearch(engine, 50)(Query("moon " * 200)).nodes[0].text == "Quoted."
-    ((path, key),) = results
+    ((path, key),) = requests
     assert key == "k-123"
     query = parse_qs(urlsplit(path).query)
     assert query["count"] == ["20"]
@@ -90,9 +90,9 @@ def test_brave_is_asked_with_its_key_and_for_what_it_takes(monkeypatch: pytest.M
 
 def test_at_most_as_many_as_are_wanted_and_each_page_once() -> None:
     rows = [{"url": f"https://a.example/{n % 7}", "title": str(n), "content": "x"} for n in range(30)]
-    ranking = found_by(answering({"results": rows}))
+    ranking = search_server(answer_with({"results": rows}))
     assert [node.context for node in ranking.nodes] == list("0123456")
-    with server(answering({"results": rows})) as host:
+    with server(answer_with({"results": rows})) as host:
         assert len(WebSearch(SearXNG(f"http://{host}", allow=(host,)), top_k=3)(MOON)) == 3
 
 
@@ -101,7 +101,7 @@ def test_at_most_as_many_as_are_wanted_and_each_page_once() -> None:
     [{"results": []}, {}, [], None, "text", {"results": {"url": "x"}}, {"results": [7, None, []]}, {"results": [{}]}],
 )
 def test_an_answer_of_another_form_finds_nothing(answer: object) -> None:
-    assert found_by(answering(answer)).hits == ()
+    assert search_server(answer_with(answer)).hits == ()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_answer_of_another_form_finds_nothing(answer: object) -> None:
             "https://a.example/\n", "https://a.example/" + "x" * 3000]
 )  # fmt: skip
 def test_what_is_no_page_of_the_web_is_left_out(url: object) -> None:
-    assert found_by(answering({"results": [{"url": url, "title": "t", "content": "c"}]})).hits == ()
+    assert search_server(answer_with({"results": [{"url": url, "title": "t", "content": "c"}]})).hits == ()
 
 
 BOMBS = {
@@ -126,8 +126,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bombs_of_markup_are_bounded(kind: str) -> None:
-    ranking = found_by(
-        answering({"results": [{"url": "https://a.example/", "title": BOMBS[kind], "content": BOMBS[kind]}]})
+    ranking = search_server(
+        answer_with({"results": [{"url": "https://a.example/", "title": BOMBS[kind], "content": BOMBS[kind]}]})
     )
     (node,) = ranking.nodes
     assert max(len(node.text), len(node.context)) <= 20_000
@@ -138,27 +138,27 @@ def test_bombs_of_markup_are_bounded(kind: str) -> None:
 @pytest.mark.slow
 def test_an_answer_that_is_too_large_is_refused_also_when_it_is_packed() -> None:
     with pytest.raises(SourceError, match="at most 4000000 are taken"):
-        found_by(answering({"results": [{"content": "x" * 5_000_000}]}))
+        search_server(answer_with({"results": [{"content": "x" * 5_000_000}]}))
     with pytest.raises(SourceError, match="unpacks to more than"):
-        found_by(says(gzip.compress(b" " * 50_000_000), Content_Encoding="gzip"))
+        search_server(says(gzip.compress(b" " * 50_000_000), Content_Encoding="gzip"))
 
 
 def test_deep_json_is_no_answer() -> None:
     with pytest.raises(SourceError, match="not JSON"):
-        found_by(says(b"[" * 1_000_000))
+        search_server(says(b"[" * 1_000_000))
     with pytest.raises(SourceError, match=r"not JSON; it begins with b'<html>"):
-        found_by(says(b"<html>Are you a robot?</html>"))
+        search_server(says(b"<html>Are you a robot?</html>"))
 
 
 @pytest.mark.parametrize(("status", "kind"), [(500, SourceUnavailable), (429, SourceUnavailable), (403, SourceError)])
 def test_an_engine_that_fails_is_an_error_that_says_whether_it_may_pass(status: int, kind: type[SourceError]) -> None:
     with pytest.raises(SourceError, match=f"status {status}") as raised:
-        found_by(says(b"no", status))
+        search_server(says(b"no", status))
     assert type(raised.value) is kind
 
 
 def test_an_engine_that_fails_once_is_asked_again() -> None:
-    answers = [says(b"busy", 503), answering({"results": PAGES})]
+    answers = [says(b"busy", 503), answer_with({"results": PAGES})]
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         answers.pop(0)(request)
@@ -173,7 +173,7 @@ def test_an_engine_that_hangs_is_given_up() -> None:
         time.sleep(1.0)
 
     with pytest.raises(SourceUnavailable, match=r"sent nothing for 0.2 s"):
-        found_by(hangs, timeout_s=0.2)
+        search_server(hangs, timeout_s=0.2)
 
 
 @pytest.mark.slow
@@ -187,18 +187,18 @@ def test_an_engine_that_drips_is_given_up() -> None:
             time.sleep(0.1)
 
     with pytest.raises(SourceUnavailable, match="deadline"):
-        found_by(drips, deadline_s=0.5)
+        search_server(drips, deadline_s=0.5)
 
 
 def test_redirects_within_bounds_and_to_public_addresses_only() -> None:
-    with server(answering({"results": PAGES})) as other_value:
-        redirect = says(b"", 302, Location=f"http://{other_value}/search")
+    with server(answer_with({"results": PAGES})) as other_host:
+        redirect = says(b"", 302, Location=f"http://{other_host}/search")
         with pytest.raises(SourceError, match="not a public"):
-            found_by(redirect)
+            search_server(redirect)
         with server(redirect) as host:
-            assert len(WebSearch(SearXNG(f"http://{host}", allow=(host, other_value)))(MOON)) == 2
+            assert len(WebSearch(SearXNG(f"http://{host}", allow=(host, other_host)))(MOON)) == 2
     with pytest.raises(SourceError, match="more than 5 redirects"):
-        found_by(says(b"", 302, Location="/again"))
+        search_server(says(b"", 302, Location="/again"))
 
 
 def test_an_empty_question_asks_nobody() -> None:
@@ -207,11 +207,11 @@ def test_an_empty_question_asks_nobody() -> None:
 
 
 def test_nothing_of_the_web_is_cached() -> None:
-    texts: list[str] = []
-    with server(answering({"results": PAGES}, texts)) as host, Run(cache=Cache()):
+    paths: list[str] = []
+    with server(answer_with({"results": PAGES}, paths)) as host, Run(cache=Cache()):
         for _ in range(2):
             assert len(WebSearch(SearXNG(f"http://{host}", allow=(host,)))(MOON)) == 2
-    assert len(texts) == 2
+    assert len(paths) == 2
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def source(name: str, *ids: str) -> Any:
     """A retriever that finds these nodes."""
 
     def finds(query: Query) -> Ranking:
-        return Ranking(query, tuple(Hit(Node(id, id), 1.0 - index / 10) for index, id in enumerate(ids)), name)
+        return Ranking(query, tuple(Hit(Node(id, id), 1.0 - rank / 10) for rank, id in enumerate(ids)), name)
 
     finds.__name__ = finds.__qualname__ = f"finds_{name}"
     return step(finds)
@@ -286,8 +286,8 @@ def test_the_preferred_source_comes_first_and_others_only_where_it_lacks() -> No
 def test_calls_and_documents_are_counted_by_source() -> None:
     flow = MultiSource((source("local"), source("web", "w1", "w2"), source("wiki", "x")), enough=2)
     with Run() as run, run.lane() as lane:
-        result = flow(MOON)
-    case = Case(Item("q", MOON.text), Answer("so", evidence=result.cut(1)), retrievals=tuple(lane.retrievals))
+        ranking = flow(MOON)
+    case = Case(Item("q", MOON.text), Answer("so", evidence=ranking.cut(1)), retrievals=tuple(lane.retrievals))
     counts = {
         name: [measure(source=name).cost(case) for measure in (RetrievalCalls, UsedCalls, DocumentsShown)]
         for name in ("local", "web", "wiki")

@@ -55,8 +55,8 @@ from tests.tree import classes, modules, operators
 def backends() -> list[type]:
     """Classes of backends."""
     names = [name for name in vars(Backend) if not name.startswith("_") and callable(getattr(Backend, name))]
-    result = {cls for name in modules() for cls in vars(sys.modules[name]).values() if inspect.isclass(cls)}
-    own = [cls for cls in result if cls is not Backend and cls.__module__.startswith("spolia.")]
+    kinds = {cls for name in modules() for cls in vars(sys.modules[name]).values() if inspect.isclass(cls)}
+    own = [cls for cls in kinds if cls is not Backend and cls.__module__.startswith("spolia.")]
     return sorted((cls for cls in own if all(hasattr(cls, name) for name in names)), key=lambda cls: cls.__name__)
 
 
@@ -130,7 +130,7 @@ def _reaches(hint: Any) -> bool:
     if isinstance(hint, type) and is_dataclass(hint) and hasattr(hint, "scoped") and hasattr(hint, "fingerprint"):
         if hint.__module__.startswith("spolia.databases."):
             return False
-        return not any(hasattr(hint, text) for text in ("generate", "embed", "scores"))
+        return not any(hasattr(hint, method) for method in ("generate", "embed", "scores"))
     return any(_reaches(arg) for arg in get_args(hint))
 
 
@@ -152,17 +152,17 @@ def built(cls: type[Operator[Any, Any]], corpus: Corpus, filter: Condition | Non
         for f in fields(cls)  # type: ignore[arg-type]
         if f.init
     }
-    results = []
+    instances = []
     for values in itertools.product(*choices.values()):
         try:
-            results.append(cls.from_fields(dict(zip(choices, values, strict=True))))
+            instances.append(cls.from_fields(dict(zip(choices, values, strict=True))))
         except WiringError:
             continue
-    if not results:
+    if not instances:
         pytest.fail(
             f"No {cls.__name__} can be made of what tests/run/access_paths.py knows. Add values for its fields there."
         )
-    return results
+    return instances
 
 
 def is_filter(hint: Any) -> bool:
@@ -186,7 +186,7 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         return (COUNTS[name],)
     groups = [corpus.group(group) for group in GROUPS]
     graph = NodeGraph(corpus.group("sentence"), (Similar(), InOrder(), Belonging(to="chunk"), SharedEntities()))
-    known_values: Mapping[Any, Sequence[Any]] = {
+    usual: Mapping[Any, Sequence[Any]] = {
         NodeGroup: groups,
         Corpus: [corpus],
         NodeGraph: [graph],
@@ -201,7 +201,7 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         tuple[NodeGroup, ...]: [tuple(groups[:2]), tuple(groups[:1])],
     }
     options = list(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else [hint]
-    values = [value for option in options for value in known_values.get(option, ())]
+    values = [value for option in options for value in usual.get(option, ())]
     if values or get_origin(hint) is Literal:
         return [*values, *([None] if type(None) in options else [])] or get_args(hint)
     if _reaches(hint) or (field.default is MISSING and field.default_factory is MISSING):
@@ -275,10 +275,10 @@ def calls(
     nodes = {group: list(snapshot.all_nodes(group, everyone)) for group in GROUPS}
     mine = [list(snapshot.all_nodes(group, access)) for group in GROUPS]
     keys = [int(key) for group in GROUPS for key in snapshot.allowed(group, everyone).keys]
-    ids = [node.id for found_node in nodes.values() for node in found_node]
-    documents = sorted({node.document for found_node in nodes.values() for node in found_node})
+    ids = [node.id for nodes_of_group in nodes.values() for node in nodes_of_group]
+    documents = sorted({node.document for nodes_of_group in nodes.values() for node in nodes_of_group})
     vectors = EMBEDDER.embed([QUERY.text], kind="query")
-    known_values: Mapping[str, Sequence[Any]] = {
+    arguments: Mapping[str, Sequence[Any]] = {
         "self": [snapshot],
         "snapshot": [snapshot],
         "access": [access],
@@ -307,15 +307,15 @@ def calls(
     }
     parameters = list(inspect.signature(function).parameters)
     for name in parameters:
-        if name not in known_values:
+        if name not in arguments:
             pytest.fail(
                 f"What is {name!r} of {function.__qualname__}? Add values for it to calls in tests/run/access_paths.py."
             )
-    for values in itertools.product(*(known_values[name] for name in parameters)):
+    for values in itertools.product(*(arguments[name] for name in parameters)):
         positional = list(inspect.signature(function).parameters.values())
-        values_by_name = {p.name: v for p, v in zip(positional, values, strict=True) if p.kind is p.KEYWORD_ONLY}
+        keywords = {p.name: v for p, v in zip(positional, values, strict=True) if p.kind is p.KEYWORD_ONLY}
         plain = [v for p, v in zip(positional, values, strict=True) if p.kind is not p.KEYWORD_ONLY]
-        yield partial(function, *plain, **values_by_name)
+        yield partial(function, *plain, **keywords)
 
 
 def secrets(value: Any, snapshot: Snapshot | None = None) -> set[str]:

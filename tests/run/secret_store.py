@@ -95,12 +95,10 @@ def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
 
     def add(node: str, group: str, parent: str, start: int, end: int) -> None:
         own = {"readers": lists[node]} if lists.get(node) else {}
-        number = 1 + sum(other_node.group == group for other_node in nodes)
+        number = 1 + sum(earlier.group == group for earlier in nodes)
         meta = (("entity", ("Moon", "Sea")[crc32(node.encode()) % 5 == 0]), ("secret", f"secret-{node}"), *_drawn(node))
-        found_node = Node(
-            node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta
-        )
-        nodes.append(found_node.but(number=number, **own))
+        new_node = Node(node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta)
+        nodes.append(new_node.but(number=number, **own))
 
     for part, chunk in enumerate(chunks):
         start = text.index(chunk)
@@ -138,14 +136,14 @@ def _drawn(node: str) -> Meta:
 
 def readable(lists: Lists, principals: frozenset[str]) -> set[str]:
     """The secrets that these principals may see, by the definition: a node's own list, else its document's."""
-    texts = set[str]()
+    secrets_found = set[str]()
     for document in (name for name in lists if "." not in name):
         if not lists[document] or principals & set(lists[document]):
-            texts |= _of_document(document)
+            secrets_found |= _of_document(document)
         for node in _document(document, lists)[1]:
-            asker = lists.get(node.id) or lists[document]
-            texts |= {f"secret-{node.id}"} if not asker or principals & set(asker) else set()
-    return texts
+            readers = lists.get(node.id) or lists[document]
+            secrets_found |= {f"secret-{node.id}"} if not readers or principals & set(readers) else set()
+    return secrets_found
 
 
 def _of_document(id: str) -> set[str]:
@@ -155,23 +153,23 @@ def _of_document(id: str) -> set[str]:
 
 def fulfilling(lists: Lists, condition: Condition | None) -> set[str]:
     """The secrets of what a filter accepts, by the definition: a document's fields are its nodes' too."""
-    texts = set[str]()
+    secrets_found = set[str]()
     for name in (name for name in lists if "." not in name):
         document, nodes = _document(name, lists)
         of_all = document.meta + file_meta(document.uri, len(document.text), 0, 0, 0)
         whole = _of_document(name)
         for secrets_, meta in [(whole, ()), *(({f"secret-{node.id}"}, node.meta) for node in nodes)]:
             if condition is None or condition.accepts(FIELDS.record(of_all + meta)):
-                texts |= secrets_
-    return texts
+                secrets_found |= secrets_
+    return secrets_found
 
 
-def with_above(texts: set[str]) -> set[str]:
+def with_above(secrets_found: set[str]) -> set[str]:
     """Some secrets, and those of what their nodes are parts of."""
-    parts = [secret.removeprefix("secret-").split(".") for secret in texts]
-    upper_texts = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
-    whole = {secret for id in upper_texts if "." not in id for secret in _of_document(id)}
-    return texts | {f"secret-{id}" for id in upper_texts} | whole
+    parts = [secret.removeprefix("secret-").split(".") for secret in secrets_found]
+    ids_above = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
+    whole = {secret for id in ids_above if "." not in id for secret in _of_document(id)}
+    return secrets_found | {f"secret-{id}" for id in ids_above} | whole
 
 
 def in_folder(path: Path) -> Corpus:

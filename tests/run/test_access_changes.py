@@ -27,16 +27,16 @@ def put(id: str, readers: tuple[str, ...] = (), own: tuple[str, ...] = ()) -> Pu
     """A document of two nodes, the second with a reader list of its own."""
     text = f"The tide of {id} rises. It falls."
     nodes = [
-        Node(f"{id}:{part}", text[start:end], id, span=Span(start, end), readers=principals, number=part)
-        for part, start, end, principals in ((1, 0, text.index(".") + 1, ()), (2, text.index("It"), len(text), own))
+        Node(f"{id}:{part}", text[start:end], id, span=Span(start, end), readers=own_readers, number=part)
+        for part, start, end, own_readers in ((1, 0, text.index(".") + 1, ()), (2, text.index("It"), len(text), own))
     ]
     return Document(id, text, uri=f"{id}.txt", readers=readers), nodes, SourceRow(f"{id}.txt", content_hash=id)
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    result = Corpus(str(tmp_path / "store.spolia")).create()
-    with result.writer() as writer:
+    new_corpus = Corpus(str(tmp_path / "store.spolia")).create()
+    with new_corpus.writer() as writer:
         embedded = (GroupEmbedding(EMBEDDER.name, EMBEDDER.dimension),)
         writer.define("chunk", Manifest("chunk", "halves", "none", Analyzer(), embedded))
         writer.put_document(*put("moon", ("ann",)))
@@ -44,7 +44,7 @@ def corpus(tmp_path: Path) -> Corpus:
         writer.put_document(*put("crew", ("ann", "bob"), own=("captain",)))
         hashes, texts = zip(*writer.unembedded("chunk", EMBEDDER.name), strict=True)
         writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(texts, kind="passage"))
-    return result
+    return new_corpus
 
 
 def flow(corpus: Corpus) -> Operator[Query, Ranking]:
@@ -62,7 +62,7 @@ def test_another_list_closes_at_once_and_opens_in_runs_that_begin_later_through_
 ) -> None:
     query = Query("it: the tide rises, falls")
     with Runs(tmp_path / "runs.db") as runs:
-        with Run(principal="bob", cache=runs.cache) as previous_run:
+        with Run(principal="bob", cache=runs.cache) as earlier_run:
             assert {node.id for node in flow(corpus)(query).nodes} == {"sea:1", "sea:2", "crew:1"}
             with corpus.writer() as writer:
                 for document in list(writer.documents()):
@@ -70,7 +70,7 @@ def test_another_list_closes_at_once_and_opens_in_runs_that_begin_later_through_
                 assert seen(corpus, "bob") == {"sea:1", "sea:2", "crew:1"}, "nothing is published yet"
                 assert list(writer.unembedded("chunk", EMBEDDER.name)) == []
             assert flow(corpus)(query).nodes == (), "one run, one state, of which no more may be read than now"
-            assert previous_run.spent.embedded == 2, "the question, before and after; no passage"
+            assert earlier_run.actual_usage.embedded == 2, "the question, before and after; no passage"
         with Run(principal="bob", cache=runs.cache):
             assert {node.id for node in flow(corpus)(query).nodes} == {"moon:1", "moon:2"}
         with Run(principal="ann", cache=runs.cache):

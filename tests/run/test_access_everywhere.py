@@ -99,13 +99,15 @@ def asked(
         for cls in (cls for cls in that_reach() if not only or cls.__name__ in only):
             ops = built(cls, corpus, filters.operator)
             asks = ops[0].takes() is not SampleRange  # which has no query that could hold a filter
-            found_allowed = allowed & (
+            allowed_secrets = allowed & (
                 _of_operator(cls, lists, filters, own) if asks else with_above(fulfilling(lists, None))
             )
-            texts = [
-                _judged(run, op, value, found_allowed) for op in ops for value in given_to(op, filters.asked, rankings)
+            outcomes_of_ops = [
+                _judged(run, op, value, allowed_secrets)
+                for op in ops
+                for value in given_to(op, filters.asked, rankings)
             ]
-            assert "" in texts or access != EVERYBODY, f"{cls.__name__} finds nothing: {texts}"
+            assert "" in outcomes_of_ops or access != EVERYBODY, f"{cls.__name__} finds nothing: {outcomes_of_ops}"
     runs.journal.flush()
     for span in runs.journal.spans(run.id):
         assert _named(repr((span.result, span.notes, span.error))) <= allowed, span.step
@@ -114,23 +116,23 @@ def asked(
     for name, function in told_who_asks().items():
         if only and name not in only:
             continue
-        observed_readers = readers & own if "filter" in signature(function).parameters else readers
+        allowed_readers = readers & own if "filter" in signature(function).parameters else readers
         outcomes = [outcome(call, snapshot) for call in calls(function, snapshot, access, filters.query)]
-        assert set().union(*(secrets for secrets, _ in outcomes)) <= observed_readers, name
+        assert set().union(*(secrets for secrets, _ in outcomes)) <= allowed_readers, name
         assert any(gave for _, gave in outcomes) or access != EVERYBODY, f"{name} only failed"
 
 
 def _kept(runs: Runs, run: str) -> str:
     """Everything that the journal keeps of what the steps of a run gave, with the nodes in it."""
-    values, found_text = ValueReader(runs.database), ""
+    values, kept_text = ValueReader(runs.database), ""
     open_ = [detail.output for detail in runs.journal.details(run).values() if detail.output]
-    texts: set[str] = set()
+    hashes: set[str] = set()
     while open_:
-        if (hash := open_.pop()) not in texts:
-            texts.add(hash)
-            found_text += (text := repr(values.read_plain(hash)))
+        if (hash := open_.pop()) not in hashes:
+            hashes.add(hash)
+            kept_text += (text := repr(values.read_plain(hash)))
             open_ += re.findall(r"'use': '([0-9a-f]{32})'", text)
-    return found_text
+    return kept_text
 
 
 def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, own: set[str]) -> set[str]:
@@ -143,19 +145,19 @@ def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, 
 
 def _judged(run: Run, op: Operator[Any, Any], value: Any, allowed: set[str]) -> str:
     """Why it gave nothing, if so. What it gives and what it says is wrong hold nothing but what is allowed."""
-    message, events = "", list[Any]()
+    printed, events = "", list[Any]()
     try:
         events = list(run.stream(op, value))
         results = [op(value), *op.batch([value, value]), events[-1].value]
     except SpoliaError as error:
-        results, message = [], str(error)
-    assert _named(message) | secrets(events) <= allowed, (message, events)
+        results, printed = [], str(error)
+    assert _named(printed) | secrets(events) <= allowed, (printed, events)
     for result in results:
         assert not isinstance(result, Failure), result
         assert secrets(result) <= allowed, (op, value)
         nodes = [node for hit in result.hits for node in (hit.node, *hit.found)] if isinstance(result, Ranking) else []
         assert all(_readable(node, allowed) for node in nodes), (op, value)
-    return message if message or any(results) else "no hits"
+    return printed if printed or any(results) else "no hits"
 
 
 def _readable(node: Node, allowed: set[str]) -> bool:

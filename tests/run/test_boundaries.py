@@ -160,7 +160,7 @@ def test_a_failed_row_names_them_too() -> None:
     (row,) = Run().batch(broken, [QUERY])
     assert isinstance(row, Failure)
     assert row.message.endswith(f"In the step broken: {__file__}, line {LINE}.")
-    assert [result.step for result in Run().batch(Each(broken), [(QUERY,)]) if isinstance(result, Failure)]
+    assert [failure.step for failure in Run().batch(Each(broken), [(QUERY,)]) if isinstance(failure, Failure)]
 
 
 @step

@@ -85,9 +85,9 @@ def test_every_way_of_running_gives_the_same(flow: Operator[Query, Query], quest
         first = [outcome(lambda q=q: flow(q)) for q in questions]  # type: ignore[misc]
         batched = flow.batch(questions)
     with Run(threads=3, window=2, cache=cache):
-        second_results = flow.batch(questions)
+        batched_again = flow.batch(questions)
     assert plain == unthreaded == first
-    for rows in (batched, second_results):
+    for rows in (batched, batched_again):
         assert [row.kind if isinstance(row, Failure) else row for row in rows] == first
 
 
@@ -150,10 +150,10 @@ def test_a_cached_result_never_carries_anothers_provenance(text: str, others: li
     with Run(cache=Cache()):
         together = Search().batch(asked_queries)
     for query, answer, ranking, row in zip(asked_queries, one_by_one, rankings, together, strict=True):
-        for result in (ranking, row, answer.evidence):
-            assert isinstance(result, Ranking)
-            assert result.query.question == query.question
-            assert result.query.origin is query.origin
+        for kept_ranking in (ranking, row, answer.evidence):
+            assert isinstance(kept_ranking, Ranking)
+            assert kept_ranking.query.question == query.question
+            assert kept_ranking.query.origin is query.origin
 
 
 @pytest.mark.slow
@@ -282,14 +282,14 @@ def test_usage_is_logical_and_spent_is_real(flow: Operator[Query, Query], questi
     COUNTER.reset()
     with Run(threads=2, cache=cache) as first:
         flow.batch(questions)
-    assert first.spent.calls == COUNTER.calls
-    assert first.spent.calls <= first.usage.calls
+    assert first.actual_usage.calls == COUNTER.calls
+    assert first.actual_usage.calls <= first.usage.calls
     COUNTER.reset()
     with Run(threads=2, cache=cache) as second:
         flow.batch(questions)
-    assert second.spent.calls == COUNTER.calls
+    assert second.actual_usage.calls == COUNTER.calls
     assert uncached.usage == first.usage == second.usage
-    assert second.spent.calls == 0
+    assert second.actual_usage.calls == 0
 
 
 # ------------------------------------------------------------------------------------------------------------ costs
@@ -322,7 +322,7 @@ def test_a_spent_budget_ends_a_loop_and_leaves_one_call() -> None:
     with Run(per_question=Budget(calls=4)) as run:
         answer = flow(Query("q"))
     assert answer.text == "q.0.0.0/budget!"
-    assert run.spent.calls == 4
+    assert run.actual_usage.calls == 4
     with Run(per_question=Budget(calls=4)) as run:
         (row,) = flow.batch([Query("q")])
     assert row == answer
@@ -334,12 +334,12 @@ def test_a_guard_limits_its_body_alone() -> None:
     flow = Guard(Ask("1") >> Ask("2") >> Ask("3"), fallback=Ask("f") >> Ask("g"), max_calls=2) >> Ask("4") >> Ask("5")
     with Run() as run:
         assert flow(Query("q")).text == "qfg45"
-    assert run.spent.calls == 6
+    assert run.actual_usage.calls == 6
     nested = Guard(Guard(Ask("1") >> Ask("2"), max_calls=5), fallback=Identity(), max_calls=1)
     with Run() as run:
         assert nested(Query("q")).text == "q"
         assert [row.text for row in nested.batch([Query("a"), Query("b")])] == ["a", "b"]  # type: ignore[union-attr]
-    assert run.spent.calls == 3
+    assert run.actual_usage.calls == 3
 
 
 @pytest.mark.slow
@@ -479,19 +479,19 @@ def test_closing_a_stream_stops_the_work() -> None:
         stream = run.stream(flow, Query("q"))
         next(stream)
         stream.close()  # type: ignore[attr-defined]
-        later_calls = COUNTER.calls
+        calls_then = COUNTER.calls
         time.sleep(0.05)
-        assert COUNTER.calls == later_calls < 20
+        assert COUNTER.calls == calls_then < 20
         assert run(Ask("b"), Query("q")).text == "qb"  # the run itself goes on
 
 
 def test_cancelling_stops_everything() -> None:
-    event = threading.Event()
+    cancelled = threading.Event()
 
     @step(waits=True)
     def blocked(query: Query) -> Query:
-        with on_cancel(event.set):
-            assert event.wait(600)
+        with on_cancel(cancelled.set):
+            assert cancelled.wait(600)
         check_cancelled()
         return query
 
@@ -531,8 +531,8 @@ def test_threads_carry_the_principal() -> None:
 def test_a_run_sees_one_snapshot() -> None:
     versions = iter(range(100))
     with Run(threads=4):
-        texts = [pin("store", lambda: next(versions)) for _ in range(3)]
-        assert texts == [0, 0, 0]
+        versions_seen = [pin("store", lambda: next(versions)) for _ in range(3)]
+        assert versions_seen == [0, 0, 0]
         assert pin("other", lambda: next(versions)) == 1
     with Run():
         assert pin("store", lambda: next(versions)) == 2
@@ -611,7 +611,7 @@ def test_results_outlive_the_process_that_made_them(tmp_path: Path) -> None:
     calls = COUNTER.calls
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache) as run:
         assert (Search() >> Say())(Query("ab")) == first
-        assert run.spent == Usage()
+        assert run.actual_usage == Usage()
         assert run.usage.calls == 1
     assert COUNTER.calls == calls
 
@@ -620,7 +620,7 @@ def test_reserving_counts_a_call_that_failed() -> None:
     with Run(budget=Budget(calls=1)) as run:
         with pytest.raises(ModelUnavailable), reserve(Usage(calls=1, output_tokens=50)):
             raise ModelUnavailable("sent, but no reply")
-        assert run.spent == Usage(calls=1)
+        assert run.actual_usage == Usage(calls=1)
         with pytest.raises(BudgetSpent):
             Ask()(Query("q"))
 

@@ -74,16 +74,16 @@ def test_tasks_cancelled_at_any_time_leave_the_others_alone(cancelled: dict[int,
     async def main() -> list[Any]:
         with Run(threads=threads) as run:
             tasks = [asyncio.create_task(flow.acall(Query(str(number)))) for number in range(40)]
-            for number, later_value in cancelled.items():
-                asyncio.get_running_loop().call_later(later_value, tasks[number].cancel)
-            results = await asyncio.gather(*tasks, return_exceptions=True)
+            for number, delay in cancelled.items():
+                asyncio.get_running_loop().call_later(delay, tasks[number].cancel)
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
             assert run.scope.inner == ()
             assert not run.scope.stopped
-        return results
+        return outcomes
 
-    for number, result in enumerate(asyncio.run(main())):
-        if not (number in cancelled and isinstance(result, asyncio.CancelledError)):
-            assert result == Query(f"{number}a+{number}b", str(number))
+    for number, ended in enumerate(asyncio.run(main())):
+        if not (number in cancelled and isinstance(ended, asyncio.CancelledError)):
+            assert ended == Query(f"{number}a+{number}b", str(number))
     assert COUNTER.now == 0
 
 
@@ -134,13 +134,13 @@ def test_one_thread_is_enough() -> None:
 
 @pytest.mark.slow
 def test_cancelling_a_task_stops_its_own_work_and_no_other() -> None:
-    begun, event, ended = threading.Event(), threading.Event(), threading.Event()
+    begun, cancelled, ended = threading.Event(), threading.Event(), threading.Event()
 
     @step(waits=True)
     def blocked(query: Query) -> Query:
-        with on_cancel(event.set):
+        with on_cancel(cancelled.set):
             begun.set()
-            assert event.wait(600)
+            assert cancelled.wait(600)
         try:
             check_cancelled()
         finally:
@@ -220,9 +220,9 @@ def test_a_task_that_is_cancelled_leaves_a_shared_run_to_the_others() -> None:
         tasks[1].cancel()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    result = asyncio.run(main())
-    assert isinstance(result.pop(1), asyncio.CancelledError)
-    assert [query.text for query in result] == ["0a", "2a", "3a"]
+    outcomes = asyncio.run(main())
+    assert isinstance(outcomes.pop(1), asyncio.CancelledError)
+    assert [query.text for query in outcomes] == ["0a", "2a", "3a"]
 
 
 def test_errors_are_raised_where_they_are_awaited_and_rows_fail_alone() -> None:
@@ -279,12 +279,12 @@ def test_a_stream_has_one_thread_and_ends_with_its_reader() -> None:
         return sum(thread.name == "spolia-stream" for thread in threading.enumerate())
 
     async def read(count: int) -> int:
-        observed_count = 0
+        pieces = 0
         async for _ in flow.astream(Query("q")):
-            observed_count += 1
-            if observed_count == count:
+            pieces += 1
+            if pieces == count:
                 break
-        return observed_count
+        return pieces
 
     async def main() -> None:
         with Run() as run:
@@ -345,11 +345,11 @@ def test_awaiting_needs_a_run_and_a_value_of_the_right_type() -> None:
 
 
 def in_thread(call: Callable[[], Any]) -> Any:
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(outcome(call)))
+    outcomes: list[Any] = []
+    thread = threading.Thread(target=lambda: outcomes.append(outcome(call)))
     thread.start()
     thread.join(600)
-    return results[0]
+    return outcomes[0]
 
 
 def test_a_run_is_entered_in_one_thread_pulled_from_others_and_left_in_a_third() -> None:
@@ -444,7 +444,7 @@ def test_steps_that_await_steps_go_on_where_all_threads_wait(threads: int) -> No
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
     worker.join(600)
-    assert [list(map(list, result)) for result in ended] == [expected, expected]
+    assert [list(map(list, rows)) for rows in ended] == [expected, expected]
     assert COUNTER.most <= threads
 
 
@@ -452,12 +452,12 @@ def test_a_step_that_stops_awaiting_a_step_goes_on() -> None:
     @step
     def impatient(number: int) -> str:
         async def main() -> str:
-            tasks = [asyncio.create_task(endless.acall(index)) for index in range(3)]
+            tasks = [asyncio.create_task(endless.acall(error)) for error in range(3)]
             await asyncio.sleep(0.05)
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-            return " ".join(type(index).__name__ for index in ended)
+            return " ".join(type(error).__name__ for error in ended)
 
         return asyncio.run(main())
 

@@ -56,11 +56,11 @@ QUESTIONS = [Query(str(n)) for n in range(8)]
 def test_a_reservation_for_a_batch_is_shared_by_its_rows(by_row: bool) -> None:
     with Run(per_question=Budget(calls=2), budget=Budget(calls=16)) as run:
         assert (Together(by_row) >> Together(by_row)).batch(QUESTIONS) == QUESTIONS
-        assert run.spent.calls == 16
+        assert run.actual_usage.calls == 16
     with Run(per_question=Budget(calls=1)) as run:
         rows = (Together(by_row) >> Together(by_row)).batch(QUESTIONS)
         assert [type(row) for row in rows] == [Failure] * 8
-        assert run.spent.calls == 8
+        assert run.actual_usage.calls == 8
 
 
 def test_a_row_whose_budget_is_spent_leaves_the_others_theirs() -> None:
@@ -87,8 +87,8 @@ def test_the_room_of_a_settled_call_is_never_given_twice() -> None:
                         COUNTER.seen.append(1)
                 except BudgetSpent:
                     continue
-                if run.spent.calls > 40:
-                    wrong.append(run.spent.calls)
+                if run.actual_usage.calls > 40:
+                    wrong.append(run.actual_usage.calls)
 
         def entered() -> None:
             with run:
@@ -99,7 +99,7 @@ def test_the_room_of_a_settled_call_is_never_given_twice() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert run.spent.calls == len(COUNTER.seen) == 40
+        assert run.actual_usage.calls == len(COUNTER.seen) == 40
     assert wrong == []
 
 

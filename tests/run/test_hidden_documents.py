@@ -52,12 +52,12 @@ def shortened(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
 
 def outcome(op: Operator[Any, Any], value: Any) -> Outcome:
     try:
-        ranking = op(value)
+        output = op(value)
     except SpoliaError as error:  # some operators take hits of one group only
         return type(error).__name__
-    if isinstance(ranking, tuple) and all(isinstance(item, QuestionDraft) for item in ranking):
-        return repr([(item.traced(), item.links) for item in ranking])  # the nodes themselves tell who may read them
-    return tuple((hit.node.id, hit.score) for hit in ranking.hits) if isinstance(ranking, Ranking) else repr(ranking)
+    if isinstance(output, tuple) and all(isinstance(draft, QuestionDraft) for draft in output):
+        return repr([(draft.traced(), draft.links) for draft in output])  # the nodes themselves tell who may read them
+    return tuple((hit.node.id, hit.score) for hit in output.hits) if isinstance(output, Ranking) else repr(output)
 
 
 def without_hidden(lists: Lists, access: frozenset[str]) -> Lists:
@@ -77,11 +77,15 @@ def differing(
         (folder / name).mkdir()
     hiding = filled(hiding_in or in_folder(folder / "with"), lists, Exact())
     reference = filled(in_folder(folder / "without"), without_hidden(lists, access), Exact())
-    result = []
+    differences = []
     for query in QUERIES:
         pairs = zip(answers(hiding, access, query), answers(reference, frozenset(), query), strict=True)
-        result += [(name, item, other_value) for (name, item), (_, other_value) in pairs if item != other_value]
-    return result
+        differences += [
+            (name, outcome_here, outcome_there)
+            for (name, outcome_here), (_, outcome_there) in pairs
+            if outcome_here != outcome_there
+        ]
+    return differences
 
 
 def of_documents(lists: Lists) -> Lists:

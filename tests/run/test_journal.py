@@ -68,9 +68,9 @@ def test_a_result_that_left_memory_is_found_in_the_file(tmp_path: Path) -> None:
             runs.cache.save(key, key.decode(), Usage())
         assert runs.database.flush()
         assert list(runs.cache._entries) == [b"second"]
-        result = runs.cache.get(b"first")
-    assert result is not None
-    assert result.value == "first"
+        entry = runs.cache.get(b"first")
+    assert entry is not None
+    assert entry.value == "first"
 
 
 def test_flushing_waits_for_everything_that_was_queued(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_many_spans_are_written_by_one_statement(tmp_path: Path, monkeypatch: py
         statements: list[int] = []
         write = runs.database.write
 
-        def count_calls(statement: str, rows: Any, count: int = 1) -> None:
+        def count_statement(statement: str, rows: Any, count: int = 1) -> None:
             statements.append(len(rows()))
             write(statement, rows, count)
 
-        monkeypatch.setattr(runs.database, "write", count_calls)
+        monkeypatch.setattr(runs.database, "write", count_statement)
         runs.journal.buffer = 2500
         for n in range(2500):
             runs.journal.record(("run", n, *ROW[1:]))
@@ -142,11 +142,11 @@ def test_short_runs_are_written_together_without_being_flushed(tmp_path: Path, m
     counts: list[int] = []
     write = runs.database.write
 
-    def count_calls(statement: str, rows: Any, count: int = 1) -> None:
+    def count_statement(statement: str, rows: Any, count: int = 1) -> None:
         counts.append(count)
         write(statement, rows, count)
 
-    monkeypatch.setattr(runs.database, "write", count_calls)
+    monkeypatch.setattr(runs.database, "write", count_statement)
     for _ in range(20):
         with Run(journal=runs.journal):
             Ask()(Query("q"))
@@ -312,9 +312,9 @@ def test_two_processes_share_one_file(tmp_path: Path) -> None:
     )
     root = Path(__file__).resolve().parents[2]
     processes = [subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=-1, text=True) for _ in range(2)]
-    parts = [process.communicate(timeout=600)[0].split() for process in processes]
+    printed = [process.communicate(timeout=600)[0].split() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    assert all(len(words) == 1 and int(words[0]) <= 50 for words in parts)
+    assert all(len(words) == 1 and int(words[0]) <= 50 for words in printed)
     with Runs(tmp_path / "runs.db") as runs:
         assert runs.database.read("SELECT count(*) FROM cache") == [(50,)]
         assert len(runs.journal.runs()) == 2
@@ -339,9 +339,9 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
                 Long()(Query(f"{start * 10 + n:04d}"))
             runs.journal.flush()
     with Runs(tmp_path / "runs.db") as runs:
-        ((total, record),) = runs.database.read("SELECT sum(size), count(*) FROM cache")
+        ((total, entries),) = runs.database.read("SELECT sum(size), count(*) FROM cache")
         assert total <= 400_000
-        assert record > 0
+        assert entries > 0
         assert runs.database.size() < 800_000
 
 

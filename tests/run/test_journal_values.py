@@ -45,11 +45,11 @@ def ranking(*numbers: int, text: str = "why?") -> Ranking:
 
 
 def traced(journal: Journal, flow: Operator[Any, Any], value: Any, **run: Any) -> list[TraceSpan]:
-    with Run(journal=journal, **run) as item:
+    with Run(journal=journal, **run) as current_run:
         flow(value)
     assert journal.flush()
     assert journal.database.problem == ""
-    return journal.spans(item.id)
+    return journal.spans(current_run.id)
 
 
 def kept(journal: Journal, span: TraceSpan) -> tuple[Any, Any, Any]:
@@ -79,10 +79,10 @@ def test_a_value_is_stored_once_however_often_it_passes(tmp_path: Path) -> None:
         assert details[1].output == details[3].output
         # three operators, three rankings, their query, and the nodes that were shown
         assert count(runs, "trace_values") == 3 + 3 + 1 + 3
-        previous_count = count(runs, "trace_values")
+        count_before = count(runs, "trace_values")
     with Runs(tmp_path / "runs.db", values=True) as second_runs:  # nor by another process
         traced(second_runs.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
-        assert count(second_runs, "trace_values") == previous_count
+        assert count(second_runs, "trace_values") == count_before
 
 
 def test_nothing_is_kept_of_values_unless_it_is_switched_on(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_what_somebody_was_sent_is_not_found_for_others(tmp_path: Path) -> None:
         detail = runs.journal.details(span.run)[1]
         assert detail.principals == ("ann", "staff")
         for principals, is_shown in (((), False), (("ann",), False), (("ann", "staff", "bob"), True)):
-            text = runs.journal.find_exchanges(detail.operator, detail.input, frozenset(principals))
-            assert bool(text) is is_shown
+            exchanges = runs.journal.find_exchanges(detail.operator, detail.input, frozenset(principals))
+            assert bool(exchanges) is is_shown
 
 
 def written(path: Path) -> bytes:
@@ -194,25 +194,25 @@ def test_texts_are_redacted_before_they_are_written(tmp_path: Path) -> None:
 
 
 def test_what_begins_a_line_is_redacted_in_traces_values_and_cached_results(tmp_path: Path) -> None:
-    texts = [
+    secrets = [
         "4111 1111 1111 1111",
         "192.168.17.23",
         "GB82 WEST 1234 5698 7654 32",
         "+44 20 7946 0958",
         f"sk-{'a1' * 9}",
     ]
-    inputs = {
-        f"{previous_value}{text}": [{"said": f"{previous_value}{text}"}] for text in texts for previous_value in "\n\t"
-    } | {"n": 4111111111111111}
+    value_by_key = {f"{blank}{secret}": [{"said": f"{blank}{secret}"}] for secret in secrets for blank in "\n\t"} | {
+        "n": 4111111111111111
+    }
     with Runs(tmp_path / "runs.db", values=True, redact=make_redaction(Patterns())) as runs:
-        runs.cache.save(b"key", inputs, Usage())
-        traced(runs.journal, step(lambda value: value), inputs)
-        traced(runs.journal, step(lambda value: Query("\n".join(value))), inputs)
+        runs.cache.save(b"key", value_by_key, Usage())
+        traced(runs.journal, step(lambda value: value), value_by_key)
+        traced(runs.journal, step(lambda value: Query("\n".join(value))), value_by_key)
         (span,) = traced(runs.journal, step(lambda value: object()), {"n": 4111111111111111})
         assert ValueReader(runs.database)[runs.journal.details(span.run)[span.span].input] == {"n": "[CARD]"}
     raw = written(tmp_path / "runs.db")
     assert b"[IBAN]" in raw
-    assert not [text for text in [*texts, "4111111111111111"] if text.encode() in raw]
+    assert not [secret for secret in [*secrets, "4111111111111111"] if secret.encode() in raw]
 
 
 def test_of_a_long_value_the_beginning_is_kept_and_the_rest_is_said_to_be_lost(tmp_path: Path) -> None:

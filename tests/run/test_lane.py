@@ -110,12 +110,12 @@ def test_rows_of_a_batch_are_on_the_account_too() -> None:
 
 def test_each_lane_has_its_own_cost_and_the_run_the_sum() -> None:
     with Run() as run:
-        with run.lane() as first_lane:
+        with run.lane() as one:
             (local >> read)(ASKED)
         with run.lane() as two:
             local(ASKED)
-    assert (first_lane.usage, two.usage) == (Usage(1, 10, 0, 1), Usage(embedded=1))
-    assert run.usage == first_lane.usage + two.usage
+    assert (one.usage, two.usage) == (Usage(1, 10, 0, 1), Usage(embedded=1))
+    assert run.usage == one.usage + two.usage
 
 
 def test_a_lane_tells_what_came_from_the_cache() -> None:
@@ -211,14 +211,14 @@ def test_what_fails_is_counted_at_the_step_of_the_flow_in_which_it_fails(
     with Run() as run, run.lane() as lane:
         _ = flow.batch([ASKED]) if batched else flow(ASKED)
     steps = lane.count_calls(flow)
-    assert {item.step: item.failed for item in steps if item.failed} == failed
-    message = {
-        item.step: {reason.partition(". In the step")[0]: n for reason, n in item.reasons}
-        for item in steps
-        if item.reasons
+    assert {counted.step: counted.failed for counted in steps if counted.failed} == failed
+    told_reasons = {
+        counted.step: {reason.partition(". In the step")[0]: n for reason, n in counted.reasons}
+        for counted in steps
+        if counted.reasons
     }
-    assert message == reasons
-    assert all(item.calls == 1 for item in steps)
+    assert told_reasons == reasons
+    assert all(counted.calls == 1 for counted in steps)
 
 
 def test_two_steps_of_one_class_are_told_apart() -> None:
@@ -236,7 +236,7 @@ def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest
         return walk_values(flow)
 
     monkeypatch.setattr(lane_module, "walk_values", noted)
-    flow, previous_count = calls_local.but() >> read, len(lane_module._NAMES)
+    flow, names_before = calls_local.but() >> read, len(lane_module._NAMES)
     with Run() as run, run.lane() as lane:
         flow(Query("q"))
         flow(Query("another"))
@@ -245,15 +245,15 @@ def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest
     assert walked == [id(flow)]
     del flow, run, lane
     gc.collect()
-    assert len(lane_module._NAMES) <= previous_count
+    assert len(lane_module._NAMES) <= names_before
 
 
 def test_a_copy_of_a_flow_has_steps_of_its_own() -> None:
     flow = calls_local.but() >> read
-    for item in (flow, pickle.loads(pickle.dumps(flow)), copy.copy(flow)):
+    for copied in (flow, pickle.loads(pickle.dumps(flow)), copy.copy(flow)):
         with Run() as run, run.lane() as lane:
-            item(Query("q"))
-        assert [(step_of_copy.step, step_of_copy.calls) for step_of_copy in lane.count_calls(item)] == [
+            copied(Query("q"))
+        assert [(step_of_copy.step, step_of_copy.calls) for step_of_copy in lane.count_calls(copied)] == [
             ("Then", 1),
             ("calls_local", 1),
             ("read", 1),
@@ -285,7 +285,7 @@ def test_a_budget_that_ends_a_loop_is_out_of_order() -> None:
     flow = Loop(spent, max_steps=2)
     with Run() as run, run.lane() as lane:
         flow(Chain(ASKED))
-    (reasons,) = count_reasons(item for item in lane.count_calls(flow) if item.step == "Loop").values()
+    (reasons,) = count_reasons(counted for counted in lane.count_calls(flow) if counted.step == "Loop").values()
     assert lane.ends == {"budget"}
     assert reasons["Ended by 'budget'."] == 1
 
@@ -295,9 +295,9 @@ def test_a_warning_is_given_where_nobody_records_what_failed() -> None:
         gives_up(ASKED)
     with Run(), pytest.warns(DegradedWarning, match="nothing came"):
         gives_up(ASKED)
-    with warnings.catch_warnings(), collect_degradations() as texts:
+    with warnings.catch_warnings(), collect_degradations() as degradations:
         warnings.simplefilter("error")
         gives_up(ASKED)
         with Run() as run, run.lane():
             gives_up(ASKED)
-    assert texts == ["nothing came"] * 2
+    assert degradations == ["nothing came"] * 2

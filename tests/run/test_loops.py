@@ -103,24 +103,24 @@ def test_answers_to_several_states_tell_why_each_loop_ended(flow: Operator[Any, 
     states = (Growing("a"), Growing("b", steps=2), Growing("c", stop="mine"))
     (row,) = flow.batch([states])
     assert isinstance(row, tuple)
-    for result in (flow(states), row):
-        assert [answer.stop_reason for answer in result] == ["cap", "sufficient", "mine"]
+    for answers in (flow(states), row):
+        assert [answer.stop_reason for answer in answers] == ["cap", "sufficient", "mine"]
 
 
 def test_the_answers_of_a_branch_after_a_loop_tell_why_it_ended() -> None:
     flow = Loop(Grow(), until=LongEnough(9), max_steps=3) >> Branch(Read(), Read("forced"))
     (row,) = flow.batch([Growing("a")])
     assert isinstance(row, tuple)
-    for result in (flow(Growing("a")), row):
-        assert [answer.stop_reason for answer in result] == ["cap", "forced"]
+    for answers in (flow(Growing("a")), row):
+        assert [answer.stop_reason for answer in answers] == ["cap", "forced"]
 
 
 def test_rows_of_a_batch_tell_their_own_reasons() -> None:
     flow = Loop(Grow(), until=LongEnough(4), max_steps=3) >> Read()
     rows = [Growing("a"), Growing("b", steps=2), Growing("c", stop="answered"), Growing("d", stop="mine")]
     with Run() as run:
-        results = run.batch(flow, rows)
-    assert [answer.stop_reason for answer in results if isinstance(answer, Answer)] == [
+        answers = run.batch(flow, rows)
+    assert [answer.stop_reason for answer in answers if isinstance(answer, Answer)] == [
         "cap", "sufficient", "answered", "mine",
     ]  # fmt: skip
 

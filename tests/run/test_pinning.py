@@ -65,6 +65,6 @@ def test_what_could_not_be_opened_is_tried_again() -> None:
         raise OSError("gone")
 
     with Run(threads=3):
-        results = gather([lambda: pin("store", fails)] * 2)
-        assert all(isinstance(result, Failure) for result in results)
+        failures = gather([lambda: pin("store", fails)] * 2)
+        assert all(isinstance(failure, Failure) for failure in failures)
         assert pin("store", lambda: 1) == 1

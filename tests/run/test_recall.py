@@ -114,9 +114,9 @@ def test_what_comes_from_the_cache_equals_what_was_computed() -> None:
     for op, value in cases:
         plain = op.apply(value)
         with Run(cache=Cache()):
-            found_result = [op(value), op(value), *op.batch([value, value])]
-        assert all(result == plain for result in found_result), op
-        assert all(type(result) is type(plain) for result in found_result), op
+            results = [op(value), op(value), *op.batch([value, value])]
+        assert all(result == plain for result in results), op
+        assert all(type(result) is type(plain) for result in results), op
     with Run(cache=Cache()):
         other_query = Query("z", question="Other?")
         Fused()(rankings)
@@ -303,16 +303,16 @@ def endless(query: Query) -> Query:
 
 @pytest.mark.parametrize("share", [False, True])
 def test_a_step_that_calls_itself_for_ever_fails_and_does_not_wait_for_itself(share: bool) -> None:
-    result: list[Any] = []
+    failures: list[Any] = []
 
     def work() -> None:
         with Run(cache=None if share else Cache(), share=share):
-            result.extend(endless.batch([Query("?")]))
+            failures.extend(endless.batch([Query("?")]))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(600)
-    assert [item.kind for item in result] == ["RecursionError"]
+    assert [failure.kind for failure in failures] == ["RecursionError"]
 
 
 OWN_CLASSES = """
@@ -344,14 +344,14 @@ def test_a_changed_class_of_yours_is_run_again_and_a_changed_remark_is_not(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    cache, results = Cache(), []
+    cache, texts = Cache(), []
     for word, remark in (("old", "one"), ("old", "another remark"), ("new", "one")):
         (tmp_path / "own_classes.py").write_text(OWN_CLASSES.format(word=word, remark=remark))
         sys.modules.pop("own_classes", None)
         with Run(cache=cache):
-            results.append(importlib.import_module("own_classes").Whole()(Query("?")).text)
+            texts.append(importlib.import_module("own_classes").Whole()(Query("?")).text)
     sys.modules.pop("own_classes")
-    assert results == ["old", "old", "new"]
+    assert texts == ["old", "old", "new"]
     assert len(cache._entries) == 2
 
 

@@ -146,7 +146,7 @@ def test_a_reader_is_called_once_for_each_context_and_cites_the_ranking_that_it_
         answers = [Read()(first), Read()(second), *Read().batch([first, second])]
     assert COUNTER.calls == 1
     assert [answer.evidence for answer in answers if isinstance(answer, Answer)] == [first, second, first, second]
-    assert (run.usage.calls, run.spent.calls) == (4, 1)
+    assert (run.usage.calls, run.actual_usage.calls) == (4, 1)
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ class Better(Operator[Sequence[Answer], Answer]):
 
 def test_what_is_shared_loses_no_evidence_that_computing_it_would_give() -> None:
     rankings = [found(Query("?"), source, "a") for source in ("first", "second")]
-    fused, input_answers = Better(Model("m")), [(Answer("so", evidence=ranking),) for ranking in rankings]
+    fused, inputs = Better(Model("m")), [(Answer("so", evidence=ranking),) for ranking in rankings]
     with Run(share=True):
-        answers = [fused(input_answers[0]), fused(input_answers[1]), fused(input_answers[0])]
+        answers = [fused(inputs[0]), fused(inputs[1]), fused(inputs[0])]
     assert [answer.evidence for answer in answers] == [*rankings, rankings[0]]
     assert COUNTER.calls == 2
 
@@ -174,7 +174,7 @@ def test_a_budget_is_charged_for_what_is_really_spent() -> None:
     with Run(share=True, budget=Budget(calls=1), per_question=Budget(calls=1)) as run:
         assert all(isinstance(row, Answer) for row in Read().batch(rankings))
         assert Read()(rankings[0]) == Answer("a")
-    assert run.spent.calls == 1
+    assert run.actual_usage.calls == 1
 
 
 @dataclass(frozen=True)

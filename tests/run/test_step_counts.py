@@ -85,19 +85,19 @@ def test_the_account_of_a_question_has_what_each_step_did(
     for number, outcome in mine:
         calls[names[number]] += 1
         failed[names[number]] += outcome in ("failed", "in vain", "raised")
-    steps = [item for item in lane.count_calls(flow) if item.step in names.values()]
+    steps = [counted for counted in lane.count_calls(flow) if counted.step in names.values()]
     # What passes a failure on has not failed.
-    assert not any(item.failed for item in lane.count_calls(flow) if item not in steps)
-    assert {item.step: item.calls for item in steps} == dict(calls)
-    assert {item.step: item.failed for item in steps} == dict(failed)
-    assert all(item.never_worked == (item.failed == item.calls) for item in steps)
-    for item in steps:
-        assert sum(n for _, n in item.reasons) == sum(
-            outcome != "worked" for number, outcome in mine if names[number] == item.step
+    assert not any(counted.failed for counted in lane.count_calls(flow) if counted not in steps)
+    assert {counted.step: counted.calls for counted in steps} == dict(calls)
+    assert {counted.step: counted.failed for counted in steps} == dict(failed)
+    assert all(counted.never_worked == (counted.failed == counted.calls) for counted in steps)
+    for counted in steps:
+        assert sum(n for _, n in counted.reasons) == sum(
+            outcome != "worked" for number, outcome in mine if names[number] == counted.step
         )
 
 
 def named(flow: Operator[int, int]) -> list[tuple[int, str]]:
     """The number of each leaf, and what the account calls it."""
     names = step_names(flow)
-    return [(item.number, names[id(item)]) for item in walk_values(flow) if isinstance(item, Leaf)]
+    return [(leaf.number, names[id(leaf)]) for leaf in walk_values(flow) if isinstance(leaf, Leaf)]

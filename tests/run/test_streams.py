@@ -94,7 +94,7 @@ def test_closing_does_not_wait_for_ever_for_a_step_that_sleeps(monkeypatch: pyte
 
 
 def test_a_closer_that_fails_leaves_the_others_and_the_cancelling_alone() -> None:
-    event = threading.Event()
+    cancelled = threading.Event()
 
     def refuses() -> None:
         raise OSError("closed already")
@@ -102,13 +102,13 @@ def test_a_closer_that_fails_leaves_the_others_and_the_cancelling_alone() -> Non
     @step(waits=True)
     def first(query: Query) -> Query:
         with on_cancel(refuses):
-            assert event.wait(600)
+            assert cancelled.wait(600)
             raise ModelUnavailable("the socket was closed")
 
     @step(waits=True)
     def second(query: Query) -> Query:
-        with on_cancel(event.set):
-            assert event.wait(600)
+        with on_cancel(cancelled.set):
+            assert cancelled.wait(600)
             return query
 
     with Run(threads=3) as run:
@@ -118,12 +118,12 @@ def test_a_closer_that_fails_leaves_the_others_and_the_cancelling_alone() -> Non
 
 
 def test_what_fails_because_it_was_closed_is_no_failed_row() -> None:
-    event = threading.Event()
+    cancelled = threading.Event()
 
     @step(waits=True)
     def blocked(query: Query) -> Query:
-        with on_cancel(event.set):
-            assert event.wait(600)
+        with on_cancel(cancelled.set):
+            assert cancelled.wait(600)
             raise ModelUnavailable("the socket was closed")
 
     with Run(threads=1) as run:
@@ -133,14 +133,14 @@ def test_what_fails_because_it_was_closed_is_no_failed_row() -> None:
 
 
 def test_what_waits_is_closed_once() -> None:
-    numbers: list[int] = []
+    closed: list[int] = []
     with Run() as run:
-        with on_cancel(lambda: numbers.append(1)):
+        with on_cancel(lambda: closed.append(1)):
             run.cancel()
             run.cancel()
-        with on_cancel(lambda: numbers.append(2)):
+        with on_cancel(lambda: closed.append(2)):
             pass
-    assert numbers == [1, 2]
+    assert closed == [1, 2]
 
 
 def test_an_interrupt_stops_the_threads_and_reaches_the_caller() -> None:
@@ -194,16 +194,16 @@ def test_a_run_inside_a_run_has_its_own_rights_and_costs() -> None:
     @step
     def inner(query: Query) -> Query:
         with Run(principal="bob", budget=Budget(calls=1)) as own:
-            result = Ask()(query)
+            query_given = Ask()(query)
             with pytest.raises(BudgetSpent):
                 Ask()(query)
-        assert own.spent.calls == 1
+        assert own.actual_usage.calls == 1
         assert access() == {"ann"}
-        return result
+        return query_given
 
     with Run(principal="ann", budget=Budget(calls=0)) as outer:
         assert inner(Query("q")).text == "qa"
-    assert outer.spent == Usage()
+    assert outer.actual_usage == Usage()
 
 
 # -------------------------------------------------------------------------------------------------------- finality

@@ -45,12 +45,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Corpus]:
         writer.define("chunk", MANIFEST.but(embeddings=()))
         put(writer, "open.txt", "A treasure for all.\n")
         put(writer, "secret.txt", "A treasure of Ann's.\n", ("ann",))
-    previous_value = {name: globals()[name] for name in ("CORPUS", "RETRIEVER", "SERVICE")}
+    globals_before = {name: globals()[name] for name in ("CORPUS", "RETRIEVER", "SERVICE")}
     retriever = BM25(corpus.group())
     globals().update(CORPUS=corpus, RETRIEVER=retriever, SERVICE=SimpleNamespace(retriever=retriever))
     BY_NAME["it"] = retriever
     yield corpus
-    globals().update(previous_value)
+    globals().update(globals_before)
 
 
 def texts(found: Any) -> list[str]:
@@ -416,8 +416,8 @@ def test_a_cached_result_is_the_uncached_one_whoever_asks_and_whenever(
             reader = "bob" if reader == "ann" else "ann"
             show_secret_to(reader)
         else:
-            record = asked(op, event, cache, batched)
-            assert record == asked(op, event, None, batched)
+            answer = asked(op, event, cache, batched)
+            assert answer == asked(op, event, None, batched)
 
 
 def show_secret_to(reader: str) -> None:
@@ -427,8 +427,8 @@ def show_secret_to(reader: str) -> None:
             writer.set_readers(secret, (reader,))
 
 
-def asked(op: Operator[Query, Any], principals: str, cache: Cache | None, batched: bool) -> Any:
-    with Run(principal=principals, cache=cache):
+def asked(op: Operator[Query, Any], principal: str, cache: Cache | None, batched: bool) -> Any:
+    with Run(principal=principal, cache=cache):
         return Each(op)((QUERY, QUERY))[0] if batched else op(QUERY)
 
 
@@ -441,8 +441,8 @@ def test_what_is_declared_is_kept_and_what_is_not_says_so(tmp_path: Path) -> Non
                     op.batch([QUERY])
         runs.journal.flush()
         spans = [span for run, *_ in runs.journal.runs() for span in runs.journal.spans(run) if not span.parent]
-    record = {span.step.rpartition(":")[2] for span in spans if span.cached}
-    assert record == {"Several", "OfCorpus", "Wrapped"}
+    cached_steps = {span.step.rpartition(":")[2] for span in spans if span.cached}
+    assert cached_steps == {"Several", "OfCorpus", "Wrapped"}
     notes = {span.step.rpartition(":")[2]: "".join(span.notes) for span in spans}
     assert "not kept: looked_up depends on NodeGroup(" in notes["looked_up"]
     assert "not kept: Batched() depends on NodeGroup(" in notes["Batched"]
@@ -470,8 +470,8 @@ OWN = OwnEmbedder()
 
 @step(cached=True)
 def embedded(query: Query) -> float:
-    value: float = getattr(sys.modules[__name__], "O" + "WN").embed([query.text], kind="query")[0]
-    return value
+    number: float = getattr(sys.modules[__name__], "O" + "WN").embed([query.text], kind="query")[0]
+    return number
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,8 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
-    with serving("n.spolia") as results:
-        yield results
+    with serving("n.spolia") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -109,8 +109,8 @@ def served_in_postgres(server: Server) -> Iterator[Served]:
 @pytest.fixture(scope="session", params=["served", "served_in_postgres"])
 def any_served(request: pytest.FixtureRequest) -> Served:
     """The server of each kind of store."""
-    new_served: Served = request.getfixturevalue(request.param)
-    return new_served
+    fixture: Served = request.getfixturevalue(request.param)
+    return fixture
 
 
 USERS = {"ann": ("staff",), "bob": (), "hasty": (), "poor": (), "rare": (), "eve": ()}
@@ -121,8 +121,8 @@ DAILY = {"poor": DailyQuota(tokens=1), "rare": DailyQuota(requests=2)}
 @contextmanager
 def serving(store: str) -> Iterator[Served]:
     """A server over notes in this store."""
-    with tempfile.TemporaryDirectory(prefix="spolia-") as place, Scripted() as model, Collector() as collector:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="spolia-") as temporary, Scripted() as model, Collector() as collector:
+        folder = Path(temporary)
         (folder / "notes").mkdir()
         (folder / "notes" / "tides.md").write_text("The tide is caused by the pull of the moon.")
         (folder / "notes" / "salaries.md").write_text(SECRET)
@@ -150,9 +150,9 @@ def serving(store: str) -> Iterator[Served]:
             assert process.stdout is not None
             first = json.loads(process.stdout.readline() or log.read_text())
             assert first["token"] is None
-            found_served = Served(first["url"], keys, model, log, folder / "n.spolia", collector)
-            until(lambda: httpx.get(f"{found_served.url}/ready").status_code == 200)
-            yield found_served
+            running = Served(first["url"], keys, model, log, folder / "n.spolia", collector)
+            until(lambda: httpx.get(f"{running.url}/ready").status_code == 200)
+            yield running
             process.terminate()
             assert process.wait(600) == 0
 

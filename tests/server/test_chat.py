@@ -27,18 +27,18 @@ def asked(content: Any) -> list[dict[str, Any]]:
 
 def test_flows_are_models(served: Served) -> None:
     models = client(served).models
-    assert [item.id for item in models.list()] == ["naive", "grounded"]
+    assert [model.id for model in models.list()] == ["naive", "grounded"]
     assert models.retrieve("grounded").owned_by == "spolia"
 
 
 def test_an_answer_has_its_citations_as_footnotes_and_as_data(served: Served) -> None:
     parts = [{"type": "text", "text": TIDE}]
-    result = client(served).chat.completions.create(model="grounded", messages=asked(parts), temperature=0.3)
-    (choice,) = result.choices
+    completion = client(served).chat.completions.create(model="grounded", messages=asked(parts), temperature=0.3)
+    (choice,) = completion.choices
     assert choice.message.content == "The moon causes it [1].\n\n[1] tides.md, line 1"
     assert choice.finish_reason == "stop"
-    assert (result.usage.prompt_tokens, result.usage.completion_tokens) == (7, 3)
-    (citation,) = result.spolia["citations"]
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (7, 3)
+    (citation,) = completion.spolia["citations"]
     assert citation["quote"] == "The tide is caused by the pull of the moon."
 
 
@@ -49,28 +49,26 @@ def test_a_stream_says_what_the_answer_says(served: Served, with_usage: bool) ->
     with client(served).chat.completions.create(
         model="grounded", messages=asked(question), stream=True, **more
     ) as chunks:  # fmt: skip
-        found_chunks = list(chunks)
-    pieces = [
-        chunk.choices[0].delta.content for chunk in found_chunks if chunk.choices and chunk.choices[0].delta.content
-    ]
+        received = list(chunks)
+    pieces = [chunk.choices[0].delta.content for chunk in received if chunk.choices and chunk.choices[0].delta.content]
     assert "".join(pieces) == "The moon causes it [1].\n\n[1] tides.md, line 1"
     assert len(pieces) > 3
-    assert [chunk.usage.completion_tokens for chunk in found_chunks if chunk.usage] == [3] * with_usage
-    last = found_chunks[-1 - with_usage]
+    assert [chunk.usage.completion_tokens for chunk in received if chunk.usage] == [3] * with_usage
+    last = received[-1 - with_usage]
     assert (last.choices[0].finish_reason, last.spolia["answer"]) == ("stop", "The moon causes it [1].")
 
 
 def test_a_follow_up_question_is_made_standalone(served: Served) -> None:
-    previous_value = [
+    history = [
         {"role": "user", "content": "Who are the captains?"}, {"role": "assistant", "content": "Ann and others."},
     ]  # fmt: skip
     more = {"role": "user", "content": "Which one has the highest wage?"}
-    result = client(served).chat.completions.create(model="grounded", messages=[*previous_value, more])
+    completion = client(served).chat.completions.create(model="grounded", messages=[*history, more])
     prompts = [request.body["messages"] for request in served.model.requests if "messages" in request.body]
     condense, read = (messages[-1]["content"] for messages in prompts[-2:])
     assert "Ann and others." in condense
     assert STANDALONE in read
-    assert result.spolia["citations"][0]["uri"] == "salaries.md"
+    assert completion.spolia["citations"][0]["uri"] == "salaries.md"
 
 
 def test_errors_have_openais_form(served: Served) -> None:
@@ -94,5 +92,5 @@ def test_errors_have_openais_form(served: Served) -> None:
 
 def test_search_goes_on_without_the_model(served: Served) -> None:
     with served.client("bob") as bob:
-        data = bob.post("/v1/search", json={"question": "What of the failing tide?"}).json()
-    assert [hit["uri"] for hit in data["hits"]] == ["tides.md"]
+        reply = bob.post("/v1/search", json={"question": "What of the failing tide?"}).json()
+    assert [hit["uri"] for hit in reply["hits"]] == ["tides.md"]

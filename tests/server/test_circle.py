@@ -47,14 +47,14 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
         with served.client("bob") as bob:
             until(lambda: alias_of(bob, "candidate"))
             for question in QUESTIONS:
-                data = bob.post("/v1/answer", json={"question": question, "flow": "candidate"}).json()
-                assert (data["stop_reason"], data["flow"]) == ("abstained", "candidate")
-                wrong = {"run": data["run"], "thumb": "down", "answer": "the pull of the moon", "question": question}
+                reply = bob.post("/v1/answer", json={"question": question, "flow": "candidate"}).json()
+                assert (reply["stop_reason"], reply["flow"]) == ("abstained", "candidate")
+                wrong = {"run": reply["run"], "thumb": "down", "answer": "the pull of the moon", "question": question}
                 assert bob.post("/v1/feedback", json=wrong).status_code == 200
-            result = spolia("questions", *store, "--feedback", "--json", "-o", folder)
-            assert result.json["questions"] == len(QUESTIONS), result.out
-            (preferred, *other_values) = read_rows(folder / "preferences.jsonl", "dpo")
-            assert len(other_values) == len(QUESTIONS) - 1
+            made = spolia("questions", *store, "--feedback", "--json", "-o", folder)
+            assert made.json["questions"] == len(QUESTIONS), made.out
+            (preferred, *further) = read_rows(folder / "preferences.jsonl", "dpo")
+            assert len(further) == len(QUESTIONS) - 1
             assert preferred["chosen"][0]["content"] == "the pull of the moon [1]"
             assert "pull of the moon" in preferred["prompt"][-1]["content"]
             review = folder / "review.csv"
@@ -87,13 +87,13 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             assert "serve with --keep-values" in more
             report = ("monitor", *store, "--json")
             until(lambda: (spolia(*report).json["candidate"] or {"n": 0})["n"] >= 4)
-            output = spolia(*report).json
-            previous_data, now, change = output["candidate"]["measures"]["abstained"]
-            assert (output["flow"], previous_data["mean"], now["mean"]) == ("production", 0, 1)
+            comparison = spolia(*report).json
+            then, now, change = comparison["candidate"]["measures"]["abstained"]
+            assert (comparison["flow"], then["mean"], now["mean"]) == ("production", 0, 1)
             assert change["low"] > 0
-            assert output["candidate"]["overlap"]["mean"] == 0  # the filter drops what production finds
-            assert [item and item["mean"] for item in output["candidate"]["measures"]["F1"]][1] == 0
-            assert output["thumbs_up"]["candidate"]["mean"] < output["thumbs_up"]["production"]["mean"]
+            assert comparison["candidate"]["overlap"]["mean"] == 0  # the filter drops what production finds
+            assert [item and item["mean"] for item in comparison["candidate"]["measures"]["F1"]][1] == 0
+            assert comparison["thumbs_up"]["candidate"]["mean"] < comparison["thumbs_up"]["production"]["mean"]
             unanswered = spolia("monitor", *store, "--flow", "candidate", "--json").json["topics"]
             assert {item["word"] for item in unanswered} & {"tide", "what", "the", "of"} == {"tide"}
             page = spolia("monitor", *store).out

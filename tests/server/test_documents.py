@@ -44,14 +44,14 @@ TEXT = b"Zebras sleep standing."
 
 def done(client: httpx.Client, task: dict[str, Any]) -> dict[str, Any]:
     """A task when it has ended."""
-    data: dict[str, Any] = {}
+    state: dict[str, Any] = {}
 
     def has_ended() -> bool:
-        data.update(client.get(f"/v1/tasks/{task['task']}").json())
-        return data["state"] not in ("waiting", "working")
+        state.update(client.get(f"/v1/tasks/{task['task']}").json())
+        return state["state"] not in ("waiting", "working")
 
     until(has_ended)
-    return data
+    return state
 
 
 def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served: Served) -> None:
@@ -64,11 +64,11 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
         assert (task.status_code, task.json()["ended"]) == (202, None)
         ended = done(ann, task.json())
         assert (ended["state"], ended["ended"] >= ended["made"]) == ("done", True)
-        second_result = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
-        assert second_result.json()["task"] == task.json()["task"]
+        second_reply = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
+        assert second_reply.json()["task"] == task.json()["task"]
         assert [finds(client) for client in (ann, bob)] == [True, False]
         names = [client.get("/v1/documents").json()["documents"] for client in (ann, bob)]
-        assert [[row["name"] for row in name] for name in names] == [["animals/zebra.md"], []]
+        assert [[row["name"] for row in listing] for listing in names] == [["animals/zebra.md"], []]
         assert bob.get(f"/v1/tasks/{task.json()['task']}").status_code == 404
         assert (bob.get("/v1/tasks").json()["tasks"], len(ann.get("/v1/tasks").json()["tasks"]) > 0) == ([], True)
         assert ann.post(f"/v1/tasks/{task.json()['task']}/cancel").json()["state"] == "done"
@@ -78,46 +78,49 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
 
 
 def test_an_upload_that_failed_is_listed_for_its_key_until_it_is_deleted(any_served: Served) -> None:
-    place = "/v1/documents/lost/okapi.pdf"
+    path = "/v1/documents/lost/okapi.pdf"
     with any_served.client("ann") as ann, any_served.client("bob") as bob:
         for _ in range(2):
-            done(ann, ann.put(place, content=b"%PDF-1.4 okapi", params={"metadata": '{"year": 2026}'}).json())
-        data = ann.get(place).json()
-        assert (data["state"], "PDF" in data["reason"], "doc://" in data["reason"]) == ("failed", True, False)
-        assert (data["metadata"], data["groups"]) == ({"year": 2026}, [])
+            done(ann, ann.put(path, content=b"%PDF-1.4 okapi", params={"metadata": '{"year": 2026}'}).json())
+        status = ann.get(path).json()
+        assert (status["state"], "PDF" in status["reason"], "doc://" in status["reason"]) == ("failed", True, False)
+        assert (status["metadata"], status["groups"]) == ({"year": 2026}, [])
         listed = [client.get("/v1/documents", params={"after": "lost"}) for client in (ann, bob)]
-        assert [item.json()["documents"][:1] for item in listed] == [[{k: data[k] for k in data if k != "groups"}], []]
+        assert [item.json()["documents"][:1] for item in listed] == [
+            [{k: status[k] for k in status if k != "groups"}],
+            [],
+        ]
         assert (
             ann.get("/v1/documents", params={"after": "lost/z"}).json()["documents"],
-            bob.get(place).status_code,
+            bob.get(path).status_code,
         ) == (
             [],
             404,
         )
         assert "lost" not in [item["name"] for item in ann.get("/v1/bases").json()["bases"]]
-        done(ann, ann.put(place, content=pdf_of([["Okapis hide."]])).json())
-        assert [ann.get(place).json()[name] for name in ("state", "reason")] == ["done", ""]
-        done(ann, ann.put(place, content=b"%PDF-1.4 okapi").json())
+        done(ann, ann.put(path, content=pdf_of([["Okapis hide."]])).json())
+        assert [ann.get(path).json()[name] for name in ("state", "reason")] == ["done", ""]
+        done(ann, ann.put(path, content=b"%PDF-1.4 okapi").json())
         assert [item["state"] for item in ann.get("/v1/documents").json()["documents"]] == ["failed"]
-        done(ann, ann.delete(place).json())
-        assert (ann.get(place).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
-        done(ann, ann.put(place, content=b"%PDF-1.4 okapi").json())
-        done(ann, ann.delete(place).json())
-        assert (ann.get(place).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
+        done(ann, ann.delete(path).json())
+        assert (ann.get(path).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
+        done(ann, ann.put(path, content=b"%PDF-1.4 okapi").json())
+        done(ann, ann.delete(path).json())
+        assert (ann.get(path).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
 
 
 @pytest.mark.parametrize(
     ("said", "status"), [('{"a": "\\ud800"}', 400), ('{"\\ud800": "a"}', 400), ('{"a": "\\u0000 \\ud83d\\ude00"}', 202)]
 )
 def test_half_a_character_is_no_metadata(any_served: Served, said: str, status: int) -> None:
-    place = "/v1/documents/halves.md"
+    path = "/v1/documents/halves.md"
     with any_served.client("ann") as ann:
-        response = ann.put(place, content=TEXT, params={"metadata": said})
+        response = ann.put(path, content=TEXT, params={"metadata": said})
         assert response.status_code == status, response.text
         if status == 202:
             assert done(ann, response.json())["state"] == "done"
-            assert ann.get(place).json()["metadata"] == json.loads(said)
-            done(ann, ann.delete(place).json())
+            assert ann.get(path).json()["metadata"] == json.loads(said)
+            done(ann, ann.delete(path).json())
         assert ann.get("/v1/documents").status_code == 200
 
 
@@ -147,7 +150,7 @@ def test_routes_of_a_document_are_for_those_who_may_read_it(any_served: Served) 
         schemas = ann.get("/openapi.json").json()
         task = ann.put("/v1/documents/sea/tides.pdf", content=pdf_of([[TEXT.decode()]])).json()
         done(ann, task)
-        for (method, path), (other_values, owners, payload) in OF_A_DOCUMENT.items():
+        for (method, path), (others, owners, parts) in OF_A_DOCUMENT.items():
             place = (
                 path.replace("{name}", "sea/tides.pdf")
                 .replace("{task}", str(task["task"]))
@@ -155,20 +158,20 @@ def test_routes_of_a_document_are_for_those_who_may_read_it(any_served: Served) 
                 .replace("{base}", "sea")
             )
             body = json.dumps(example(schemas, method, path)).replace("notes/tides.md", "sea/tides.pdf")
-            payload = payload or {"json": json.loads(body)}
-            refused = httpx.request(method, any_served.url + place, **payload)
+            parts = parts or {"json": json.loads(body)}
+            refused = httpx.request(method, any_served.url + place, **parts)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
-            assert bob.request(method, place, **payload).status_code == other_values, (method, path)
-            response = ann.request(method, place, **payload)
+            assert bob.request(method, place, **parts).status_code == others, (method, path)
+            response = ann.request(method, place, **parts)
             assert response.status_code == owners, (method, path, response.text)
-            for item in tasks_in(response.json()) if owners == 202 else ():
-                assert done(ann, item)["state"] == "done", (method, path, item)
+            for begun_task in tasks_in(response.json()) if owners == 202 else ():
+                assert done(ann, begun_task)["state"] == "done", (method, path, begun_task)
         done(ann, ann.delete("/v1/documents/archive/tides.pdf").json())
 
 
 def tasks_in(reply: Any) -> list[Any]:
-    result: list[Any] = reply.get("tasks", [reply])
-    return result
+    tasks: list[Any] = reply.get("tasks", [reply])
+    return tasks
 
 
 def example(api: dict[str, Any], method: str, path: str) -> Any:
@@ -183,14 +186,15 @@ def test_a_document_is_changed_and_looked_at(served: Served) -> None:
         done(ann, ann.put(name, content=b"Yaks are\n\nstrong.", params={"metadata": '{"year": 2025, "x": 1}'}).json())
         changes = {"metadata": {"year": 2026, "x": None}, "access": ["*"]}
         assert done(ann, ann.patch(name, json=changes).json())["state"] == "done"
-        data = bob.get(name).json()
-        assert (data["state"], data["groups"]) == ("done", [{"group": "chunk", "state": "done", "reason": ""}])
-        assert (data["metadata"]["year"], "x" in data["metadata"]) == (2026, False)
+        status = bob.get(name).json()
+        assert (status["state"], status["groups"]) == ("done", [{"group": "chunk", "state": "done", "reason": ""}])
+        assert (status["metadata"]["year"], "x" in status["metadata"]) == (2026, False)
         assert bob.get(f"{name}/original").content == b"Yaks are\n\nstrong."
         (node,) = bob.get(f"{name}/nodes").json()["nodes"]
         assert (node["number"], "strong" in node["text"]) == (1, True)
         assert [
-            bob.get(f"{name}/nodes", params=options).json().get("nodes") for options in ({"page": 1}, {"after": 1})
+            bob.get(f"{name}/nodes", params=page_options).json().get("nodes")
+            for page_options in ({"page": 1}, {"after": 1})
         ] == [
             [],
             [],
@@ -207,16 +211,16 @@ def test_a_document_is_changed_and_looked_at(served: Served) -> None:
 def test_a_knowledge_base_is_for_its_members_and_goes_with_its_documents(any_served: Served) -> None:
     with any_served.client("ann") as ann, any_served.client("bob") as bob, any_served.client("eve") as eve:
 
-        def finds(client: httpx.Client, *texts: str) -> list[str]:
-            found_data = client.post("/v1/search", json={"question": "okapis", "where": texts}).json()
-            return [hit["uri"] for hit in found_data.get("hits", ()) if hit["uri"].startswith("doc://")]
+        def finds(client: httpx.Client, *conditions: str) -> list[str]:
+            search = client.post("/v1/search", json={"question": "okapis", "where": conditions}).json()
+            return [hit["uri"] for hit in search.get("hits", ()) if hit["uri"].startswith("doc://")]
 
         def names(client: httpx.Client) -> dict[str, Any]:
             return {base["name"]: base for base in client.get("/v1/bases").json()["bases"]}
 
         body = {"description": "Animals", "access": ["staff"]}
-        data = ann.put("/v1/bases/zoo", json=body).json()
-        assert data == {"name": "zoo", **body, "is_own": True, "documents": 0}
+        made = ann.put("/v1/bases/zoo", json=body).json()
+        assert made == {"name": "zoo", **body, "is_own": True, "documents": 0}
         place = "/v1/documents/zoo/zebra.md"
         assert [
             eve.put(place, content=b"Okapis hide.").status_code,
@@ -276,19 +280,19 @@ def test_files_of_the_server_are_added_from_its_folder_alone(served: Served) -> 
 
 def test_a_form_adds_many_documents(any_served: Served) -> None:
     def form(*texts: tuple[str, bytes]) -> list[Any]:
-        return [("files", item) for item in texts]
+        return [("files", file) for file in texts]
 
-    text = form(("herds/gnu.md", b"Gnus walk far."), ("herds/emu.md", b"Emus run. " * 200_000))  # one is in a file
+    herd = form(("herds/gnu.md", b"Gnus walk far."), ("herds/emu.md", b"Emus run. " * 200_000))  # one is in a file
     with any_served.client("ann") as ann, any_served.client("bob") as bob:
-        second_result: dict[str, Any] = {"headers": {"Idempotency-Key": "herd"}, "params": {"access": "*"}}
-        tasks = ann.post("/v1/documents", files=text, **second_result).json()["tasks"]
+        parts: dict[str, Any] = {"headers": {"Idempotency-Key": "herd"}, "params": {"access": "*"}}
+        tasks = ann.post("/v1/documents", files=herd, **parts).json()["tasks"]
         assert [task["document"] for task in tasks] == ["herds/gnu.md", "herds/emu.md"]
         assert [done(ann, task)["state"] for task in tasks] == ["done", "done"]
-        repeated = ann.post("/v1/documents", files=text, **second_result).json()["tasks"]
+        repeated = ann.post("/v1/documents", files=herd, **parts).json()["tasks"]
         assert [task["task"] for task in repeated] == [task["task"] for task in tasks]
         assert "Gnus" in bob.post("/v1/search", json={"question": "gnus"}).text
         for client, files, status in (
-            (bob, text, 403), (ann, form(("a.md", b"x"), ("b.unknown", b"x")), 400),
+            (bob, herd, 403), (ann, form(("a.md", b"x"), ("b.unknown", b"x")), 400),
             (ann, form(("../a.md", b"x")), 400), (ann, None, 400),
         ):  # fmt: skip
             assert client.post("/v1/documents", files=files).status_code == status
@@ -298,8 +302,8 @@ def test_a_form_adds_many_documents(any_served: Served) -> None:
 
 
 def test_bad_documents_are_refused(served: Served) -> None:
-    place = f"{served.url}/v1/documents"
-    assert httpx.put(f"{place}/a.md", content=TEXT).status_code == 401
+    url = f"{served.url}/v1/documents"
+    assert httpx.put(f"{url}/a.md", content=TEXT).status_code == 401
     with served.client("bob") as bob:
         assert bob.put("/v1/documents/a.md", content=TEXT).status_code == 403
         assert bob.post("/v1/tasks/1/cancel").status_code == 404
@@ -326,20 +330,22 @@ def served_application(documents: Documents) -> Any:
     """A server whose only store is that of these documents; the key of each user is his name."""
     if documents not in _applications:
         flow: Operator[Query, Any] = BM25(documents.corpus.group())
-        item = ServedFlow("flow", flow, flow)
+        served_flow = ServedFlow("flow", flow, flow)
         keys = ApiKeys({hash_key(user): KeyHolder(user, user, writes=True) for user in USERS})
-        _applications[documents] = build_application(Service(documents.corpus, [item], item), keys, documents=documents)
+        _applications[documents] = build_application(
+            Service(documents.corpus, [served_flow], served_flow), keys, documents=documents
+        )
     return _applications[documents]
 
 
-def reply(documents: Documents, method: str, path: str, user: str = "ann", **options: Any) -> httpx.Response:
+def reply(documents: Documents, method: str, path: str, user: str = "ann", **request_parts: Any) -> httpx.Response:
     """What a server answers a user."""
 
     async def send_request() -> httpx.Response:
         transport = httpx.ASGITransport(served_application(documents))
         headers = {"Authorization": f"Bearer {user}"}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-            return await client.request(method, path, **options)
+            return await client.request(method, path, **request_parts)
 
     return asyncio.run(send_request())
 
@@ -349,11 +355,11 @@ def two(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[tuple[Doc
     """The documents of one store in two services."""
     is_file = request.param == "sqlite"
     address = str(fast_folder / "n.spolia") if is_file else request.getfixturevalue("server").address()
-    documents = Documents(Corpus(address)), Documents(Corpus(address))
-    yield documents
-    for document in documents:
-        document.close()
-        cast(Any, document.queue.table).close()
+    pair = Documents(Corpus(address)), Documents(Corpus(address))
+    yield pair
+    for documents in pair:
+        documents.close()
+        cast(Any, documents.queue.table).close()
 
 
 NAME = "notes/zebra.md"
@@ -443,8 +449,8 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
         return original(snapshot, names)
 
     monkeypatch.setattr(Snapshot, "document_ids", looked)
-    method, path, payload = CHANGES[change]
-    changed = reply(ann, method, path, **payload).status_code
+    method, path, parts = CHANGES[change]
+    changed = reply(ann, method, path, **parts).status_code
     threads[1].join()
     monkeypatch.undo()
     while ann.publish():
@@ -463,12 +469,12 @@ def test_a_document_that_another_user_is_adding_cannot_be_changed(
     begun(two)
     ann, bob = two
     status, threads, ask = list[int](), list[threading.Thread](), bob.queue.table.ask
-    method, path, payload = CHANGES[change]
+    method, path, parts = CHANGES[change]
 
     def ask_and_add(statement: str, rows: Any) -> list[tuple[Any, ...]]:
         found_rows = ask(statement, rows)
         if statement.startswith("INSERT INTO jobs"):  # bob's transaction has put the job, and is open
-            threads.append(meanwhile(lambda: status.append(reply(ann, method, path, **payload).status_code), ann))
+            threads.append(meanwhile(lambda: status.append(reply(ann, method, path, **parts).status_code), ann))
         return found_rows
 
     monkeypatch.setattr(bob.queue.table, "ask", ask_and_add)
@@ -490,8 +496,8 @@ def test_a_document_that_the_administrator_has_removed_does_not_come_back(
     bob.publish()
     with bob.corpus.writer() as writer:  # as `spolia docs remove`
         writer.remove(f"doc://{NAME}")
-    method, path, payload = CHANGES[change]
-    assert [reply(ann, method, path, user, **payload).status_code for user in ("ann", "bob")] == [404, 404]
+    method, path, parts = CHANGES[change]
+    assert [reply(ann, method, path, user, **parts).status_code for user in ("ann", "bob")] == [404, 404]
     assert reply(ann, "PUT", AT, content=b"Ann has it.").status_code == 202  # the name is free
     assert reply(bob, "PUT", AT, "bob", content=TEXT).status_code == 403
     ann.publish()
@@ -502,7 +508,7 @@ def test_a_document_that_the_administrator_has_removed_does_not_come_back(
 def test_a_request_embeds_documents_again(store: str, fast_folder: Path, request: pytest.FixtureRequest) -> None:
     path = str(fast_folder / "n.spolia") if store == "folder" else request.getfixturevalue("server").address()
     with Changing() as model:
-        documents = Documents(Corpus(path), definition=definition(model, Exact()), known=[embedder(model)])
+        documents = Documents(Corpus(path), definition=definition(model, Exact()), operators=[embedder(model)])
         for name, text in (("a.md", TEXT), ("b.md", TEXT + b" Okapis hide.")):
             assert reply(documents, "PUT", f"/v1/documents/{name}", content=text, params={"access": "*"}).is_success
         documents.publish()
@@ -514,8 +520,8 @@ def test_a_request_embeds_documents_again(store: str, fast_folder: Path, request
         assert model.embedded() == ["Okapis hide.", TEXT.decode()]  # which both documents have
         for task in accepted.json()["tasks"]:
             assert reply(documents, "GET", f"/v1/tasks/{task['task']}").json()["state"] == "done"
-        found_hits = hits(documents, model, TEXT.decode())
-        assert [found_hits[f"{name} {TEXT.decode()}"] for name in ("a.md", "b.md")] == [1, 1]
+        hit_counts = hits(documents, model, TEXT.decode())
+        assert [hit_counts[f"{name} {TEXT.decode()}"] for name in ("a.md", "b.md")] == [1, 1]
         cast(Any, documents.queue.table).close()
 
 
@@ -523,12 +529,12 @@ def test_everybody_may_read_only_what_is_said_to_be_for_everybody(fast_folder: P
     documents = Documents(Corpus(str(fast_folder / "n.spolia")))
     reply(documents, "PUT", AT, content=TEXT)
     documents.publish()
-    for method, path, payload in (
+    for method, path, parts in (
         ("PATCH", AT, {"json": {"access": []}}), ("PUT", "/v1/bases/notes", {"json": {"access": []}}),
         ("PUT", f"{AT}?access=", {"content": TEXT}),
         ("POST", "/v1/documents", CHANGES["form"][2] | {"params": {"access": ""}}),
     ):  # fmt: skip
-        refused = reply(documents, method, path, **cast(Any, payload))
+        refused = reply(documents, method, path, **cast(Any, parts))
         assert refused.status_code == 400, (method, path)
         assert "access" in refused.text or "readers" in refused.text
     assert "for everybody" in reply(documents, "PATCH", AT, json={"access": []}).text
@@ -607,9 +613,9 @@ def test_a_disk_that_is_full_in_mid_upload_is_503_and_leaves_nothing(fast_folder
     documents = Documents(Corpus(str(fast_folder / "n.spolia")))
     documents.add("kept.md", b"Kept.")
     with full_disk(left):
-        response = reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000)
+        single = reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000)
         form = reply(documents, "POST", "/v1/documents", files=[("files", ("a.md", b"x" * 3_140_000))])
-    for item in (response, form):
+    for item in (single, form):
         assert (item.status_code, item.headers["Retry-After"].isdecimal()) == (503, True), item.text
     assert documents.queue.counts() == {"waiting": 1}
     assert reply(documents, "PUT", "/v1/documents/a.md", content=b"x" * 3_140_000).status_code == 202

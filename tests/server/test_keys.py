@@ -31,14 +31,14 @@ EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
 
 def test_a_file_has_the_hash_of_a_key_alone(tmp_path: Path, spolia: Spolia) -> None:  # noqa: F811
     file = tmp_path / "keys.toml"
-    output = spolia(
+    added = spolia(
         "keys", "ann", "--keys", file, "--group", 'a "b" \\', "--requests-per-minute", 9, "--days", 2, "--json",
         "--tokens-per-day", 1000, "--usd-per-day", 0.5,
     ).json  # fmt: skip
     add_key(file, KeyHolder("bob-laptop", "bob"))
-    assert output["key"] not in file.read_text()
+    assert added["key"] not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    ann = KeysInFile(file).holder(f"Bearer {output['key']}")
+    ann = KeysInFile(file).holder(f"Bearer {added['key']}")
     assert ann is not None
     assert (ann.principal, ann.groups, ann.quota.per_minute) == ("ann", ('a "b" \\',), 9)
     assert ann.daily == DailyQuota(0, 1000, 0.5)
@@ -49,10 +49,10 @@ def test_a_file_has_the_hash_of_a_key_alone(tmp_path: Path, spolia: Spolia) -> N
 
 def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
-    ann, text = add_key(file, KeyHolder("ann", quota=Quota(1))), add_key(file, KeyHolder("late", expires=EARLIER))
+    ann, late = add_key(file, KeyHolder("ann", quota=Quota(1))), add_key(file, KeyHolder("late", expires=EARLIER))
     keys = KeysInFile(file)
     assert (holder := keys.holder(f"Bearer {ann}")) is not None
-    assert (holder.quota.wait(holder.quota.started), keys.holder(f"Bearer {text}")) == (0.0, None)
+    assert (holder.quota.wait(holder.quota.started), keys.holder(f"Bearer {late}")) == (0.0, None)
     bob = add_key(file, KeyHolder("bob"))
     assert keys.holder(f"Bearer {bob}") is not None
     assert (still := keys.holder(f"Bearer {ann}")) is not None
@@ -129,7 +129,7 @@ def test_calls_at_the_same_time_keep_within_the_day_of_a_key_in_all_servers_of_a
         list(pool.map(ask, range(30)))
     _, tokens, _ = ledgers[0].used("ann")
     assert len(ended) == 30
-    assert all(item == "answered" or "the key 'ann' for today" in item for item in ended)
+    assert all(outcome == "answered" or "the key 'ann' for today" in outcome for outcome in ended)
     assert "answered" in ended
     assert tokens == 4 * ended.count("answered") <= quota.tokens
 

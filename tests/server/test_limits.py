@@ -107,8 +107,8 @@ def test_headers_that_do_not_end_are_refused(served: Served) -> None:
     ],
 )
 def test_headers_that_are_too_long_or_name_two_hosts_are_refused_also_in_one_piece(served: Served, more: bytes) -> None:
-    position = urlsplit(served.url)
-    with socket.create_connection((position.hostname, position.port)) as connection:
+    address = urlsplit(served.url)
+    with socket.create_connection((address.hostname, address.port)) as connection:
         connection.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n" + more + b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 400")
 
@@ -136,19 +136,19 @@ def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyP
 def test_a_client_that_does_not_read_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "READ_S", 0.02)
     size = 32 << 20
-    numbers: list[int] = []
+    unread_marks: list[int] = []
 
     async def long(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(bytes(size))(scope, receive, send)
 
     async def send_request() -> int:
         loop, state = asyncio.get_running_loop(), ServerState()
-        unread = partial(numbers.append, 1)
+        unread = partial(unread_marks.append, 1)
         function = partial(process.TimedConnection, uvicorn.Config(long), state, {}, loop, unread=unread)
         async with await loop.create_server(function, "127.0.0.1") as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            while not numbers:
+            while not unread_marks:
                 await asyncio.sleep(0.01)
             read = 0
             with suppress(ConnectionError):
@@ -158,7 +158,7 @@ def test_a_client_that_does_not_read_loses_its_connection(monkeypatch: pytest.Mo
             return read
 
     assert asyncio.run(send_request()) < size
-    assert numbers == [1]
+    assert unread_marks == [1]
 
 
 STREAMS: dict[str, dict[str, Any]] = {
@@ -214,17 +214,17 @@ def test_every_stream_ends_with_an_event_when_the_server_stops() -> None:
 
 
 def test_a_thread_that_is_free_works_next_and_a_second_one_starts_only_beside_it() -> None:
-    threads, idents, message, ends = RequestThreads(), Queue[int](), Queue[int](), Event()
+    threads, idents, finished, ends = RequestThreads(), Queue[int](), Queue[int](), Event()
 
     def work(waits: bool) -> Callable[[], None]:
         idents.put(get_ident())
         if waits:
             ends.wait()
-        return lambda: message.put(get_ident())
+        return lambda: finished.put(get_ident())
 
     for _ in range(3):
         threads.submit(partial(work, False))
-        message.get()
+        finished.get()
     assert len({idents.get() for _ in range(3)}) == 1
     threads.submit(partial(work, True))
     threads.submit(partial(work, True))
@@ -233,24 +233,24 @@ def test_a_thread_that_is_free_works_next_and_a_second_one_starts_only_beside_it
 
 
 def test_the_head_and_the_body_of_a_reply_are_sent_together() -> None:
-    contents: list[bytes] = []
+    writes: list[bytes] = []
 
     class Transport:
-        write = staticmethod(contents.append)
-        close = staticmethod(lambda: contents.append(b"closed"))
+        write = staticmethod(writes.append)
+        close = staticmethod(lambda: writes.append(b"closed"))
 
     async def write() -> None:
         joined_writes = process.JoinedWrites(Transport(), asyncio.get_running_loop())
         joined_writes.write(b"head ")
         joined_writes.write(b"body")
-        assert contents == []
+        assert writes == []
         await asyncio.sleep(0)
         joined_writes.write(bytes(process.MOST_JOINED_BYTES + 1))
         joined_writes.write(b"last")
         joined_writes.close()
 
     asyncio.run(write())
-    assert contents == [b"head body", bytes(process.MOST_JOINED_BYTES + 1), b"last", b"closed"]
+    assert writes == [b"head body", bytes(process.MOST_JOINED_BYTES + 1), b"last", b"closed"]
 
 
 async def replied(scope: Scope, receive: Receive, send: Send) -> None:
@@ -270,9 +270,9 @@ def test_a_spent_quota_is_429(served: Served) -> None:
 def test_a_spent_quota_of_the_day_is_429(served: Served, user: str, status: list[int]) -> None:
     with served.client(user) as client:
         request = QUESTION | {"flow": "grounded" if user == "poor" else "naive"}
-        result = [client.post("/v1/answer", json=request) for _ in status]
-    assert [response.status_code for response in result] == status
-    assert int(result[-1].headers["Retry-After"]) > 0
+        replies = [client.post("/v1/answer", json=request) for _ in status]
+    assert [response.status_code for response in replies] == status
+    assert int(replies[-1].headers["Retry-After"]) > 0
 
 
 @pytest.mark.slow
@@ -351,10 +351,10 @@ def test_a_full_server_is_429_until_clients_leave_and_their_work_stops(served: S
 def test_no_key_is_logged_or_traced(served: Served) -> None:
     with served.client("ann") as ann:
         ann.post("/v1/answer", json=QUESTION)
-    content = served.log.read_bytes() + b"".join(
+    written = served.log.read_bytes() + b"".join(
         path.read_bytes() for path in served.store.rglob("*") if path.is_file()
     )
-    assert not [user for user, key in served.keys.items() if key.encode() in content]
+    assert not [user for user, key in served.keys.items() if key.encode() in written]
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -393,8 +393,8 @@ class Hasty(Operator[Query, Answer]):
 
 
 def served_here(flow: Operator[Query, Answer]) -> httpx.AsyncClient:
-    item = ServedFlow("hasty", flow, flow)
-    app = build_application(Service(Corpus("nowhere.spolia"), [item], item), ApiKeys.from_token("k"))
+    served_flow = ServedFlow("hasty", flow, flow)
+    app = build_application(Service(Corpus("nowhere.spolia"), [served_flow], served_flow), ApiKeys.from_token("k"))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=KEY)
 
 
@@ -420,8 +420,8 @@ def test_text_that_is_taken_back_is_told_in_both_forms() -> None:
 
 
 def test_a_stream_that_fails_in_the_middle_ends_with_an_error() -> None:
-    message = post("/v1/answer", {"question": "fail", "stream": True}).text
-    assert '"code": "model_unavailable"' in message.split("event: text")[-1]
+    stream_text = post("/v1/answer", {"question": "fail", "stream": True}).text
+    assert '"code": "model_unavailable"' in stream_text.split("event: text")[-1]
 
 
 @pytest.mark.slow
@@ -497,6 +497,6 @@ def test_a_server_whose_flow_always_fails_lives_and_is_not_ready() -> None:
             warming.cancel()
             return result
 
-    result = asyncio.run(send_requests())
-    assert [item.status_code for item in result] == [200, 503, 500]
-    assert not [item for item in result if "secret" in item.text]
+    replies = asyncio.run(send_requests())
+    assert [item.status_code for item in replies] == [200, 503, 500]
+    assert not [item for item in replies if "secret" in item.text]

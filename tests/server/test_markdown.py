@@ -45,11 +45,11 @@ Door: TypeAlias = Callable[[httpx.AsyncClient, Service, str], Awaitable[str]]
 def served(tmp_path: Path) -> Any:
     corpus = Corpus(str(tmp_path / "n.spolia"))
     add_texts(corpus, {"lamp": TEXT})
-    result = bm25(corpus.group(), None)
+    search = bm25(corpus.group(), None)
     with OpenAIServer(ServedReply(f"See {PLAN} [1].")) as server:
         flows = [
-            ServedFlow("extract", result >> Extract(live_markdown=True), result),
-            ServedFlow("reader", result >> Reader(ChatModel("m", server.url, api_key_env="")), result),
+            ServedFlow("extract", search >> Extract(live_markdown=True), search),
+            ServedFlow("reader", search >> Reader(ChatModel("m", server.url, api_key_env="")), search),
         ]
         yield lambda live: Service(corpus, flows, flows[0], live_markdown=live)
 

@@ -24,12 +24,12 @@ TEXTS = ["The moon.", "A mine."]
 
 @pytest.mark.parametrize("form", ["float", "base64"])
 def test_texts_are_embedded_as_openais_clients_want_it(served: Served, form: str) -> None:
-    result = client(served).embeddings.create(model="vectors", input=TEXTS, encoding_format=form)
+    reply = client(served).embeddings.create(model="vectors", input=TEXTS, encoding_format=form)
     rows = [np.frombuffer(b64decode(row.embedding), "<f4") if form == "base64" else row.embedding
-            for row in result.data]  # fmt: skip
-    array = np.array([vector(text, 8) for text in TEXTS])
-    assert np.allclose(rows, array / np.linalg.norm(array, axis=1, keepdims=True), atol=1e-6)
-    assert result.usage.prompt_tokens > 0
+            for row in reply.data]  # fmt: skip
+    vectors = np.array([vector(text, 8) for text in TEXTS])
+    assert np.allclose(rows, vectors / np.linalg.norm(vectors, axis=1, keepdims=True), atol=1e-6)
+    assert reply.usage.prompt_tokens > 0
 
 
 def test_other_models_and_sizes_are_refused(served: Served) -> None:
@@ -51,8 +51,8 @@ def test_documents_are_reranked(served: Served, monkeypatch: pytest.MonkeyPatch)
         "return_documents": True,
     }
     with served.client("bob") as bob:
-        data = bob.post("/v1/rerank", json=request).json()
-    assert data["results"] == [{"index": 1, "relevance_score": 1.0, "document": {"text": "The moon."}}]
+        reply = bob.post("/v1/rerank", json=request).json()
+    assert reply["results"] == [{"index": 1, "relevance_score": 1.0, "document": {"text": "The moon."}}]
 
 
 def test_requests_and_answers_are_counted(served: Served) -> None:
@@ -66,9 +66,9 @@ def test_requests_and_answers_are_counted(served: Served) -> None:
             'spolia_answers_total{.*flow="grounded".*}',
             'spolia_tokens_total{flow="grounded",kind="input"}',
         )
-        previous_values = [count(kind) for kind in kinds]
+        counts_before = [count(kind) for kind in kinds]
         answer = ann.post("/v1/answer", json={"question": "What causes counted tides?", "flow": "grounded"})
         assert answer.status_code == 200
-        assert [count(kind) - old for kind, old in zip(kinds, previous_values, strict=True)] == [1, 1, 7]
-        message = ann.get("/metrics").text
-    assert not [name for name in ("ann", "counted tides", *served.keys.values()) if name in message]
+        assert [count(kind) - old for kind, old in zip(kinds, counts_before, strict=True)] == [1, 1, 7]
+        metrics = ann.get("/metrics").text
+    assert not [name for name in ("ann", "counted tides", *served.keys.values()) if name in metrics]

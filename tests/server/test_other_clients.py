@@ -14,8 +14,8 @@ def test_langchains_client_asks_and_streams(served: Served) -> None:
     langchain = pytest.importorskip("langchain_openai", reason="LangChain's client is not installed")
     options = {"base_url": f"{served.url}/v1", "api_key": served.keys["bob"]}
     chat = langchain.ChatOpenAI(model="grounded", stream_usage=True, **options)
-    result = chat.invoke([("system", "Be brief."), ("human", QUESTION)])
-    assert (result.content, result.usage_metadata["output_tokens"]) == (ANSWER, 3)
+    reply = chat.invoke([("system", "Be brief."), ("human", QUESTION)])
+    assert (reply.content, reply.usage_metadata["output_tokens"]) == (ANSWER, 3)
     chunks = list(chat.stream(f"{QUESTION} LangChain"))
     assert "".join(chunk.content for chunk in chunks) == ANSWER
     assert [chunk.usage_metadata["output_tokens"] for chunk in chunks if chunk.usage_metadata] == [3]
@@ -31,5 +31,5 @@ def test_llama_indexs_client_asks_and_streams(served: Served) -> None:
         model="grounded", api_base=f"{served.url}/v1", api_key=served.keys["bob"], is_chat_model=True
     )
     assert model.chat([ChatMessage(role="user", content=QUESTION)]).message.content == ANSWER
-    deltas = [item.delta for item in model.stream_chat([ChatMessage(role="user", content=f"{QUESTION} LlamaIndex")])]
+    deltas = [chunk.delta for chunk in model.stream_chat([ChatMessage(role="user", content=f"{QUESTION} LlamaIndex")])]
     assert "".join(filter(None, deltas)) == ANSWER

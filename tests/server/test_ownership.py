@@ -105,8 +105,8 @@ class Things:
 
     def hide(self, text: str) -> str:
         """A reply without the names that were asked for."""
-        for item in (self.name, self.run, f"'{self.base}'", f"task {self.task}"):
-            text = text.replace(item, "NAME")
+        for name in (self.name, self.run, f"'{self.base}'", f"task {self.task}"):
+            text = text.replace(name, "NAME")
         return text
 
 
@@ -118,8 +118,8 @@ class Server:
         self.documents = Documents(Corpus(str(folder / "n.spolia")), folders=[folder / "scanned"])
         flow: Operator[Query, Any] = BM25(self.documents.corpus.group())
         self.runs = Runs(folder / "runs.db")
-        item = ServedFlow("flow", flow, flow)
-        self.service = Service(self.documents.corpus, [item], item, runs=self.runs)
+        served_flow = ServedFlow("flow", flow, flow)
+        self.service = Service(self.documents.corpus, [served_flow], served_flow, runs=self.runs)
         keys = ApiKeys({hash_key(name): holder for name, holder in KEYS.items()})
         self.app = build_application(self.service, keys, documents=self.documents)
 
@@ -139,13 +139,13 @@ class Server:
 
     def state(self) -> list[Any]:
         """Ann's documents as they are, and all knowledge bases."""
-        results = list[Any](vars(knowledge_base) for knowledge_base in self.documents.bases.all().values())
+        state = list[Any](vars(knowledge_base) for knowledge_base in self.documents.bases.all().values())
         for name in self.documents.queue.subjects("hr/"):
             last = self.documents.queue.last_job(name)
             if last is not None and self.documents.corpus.snapshot().document_ids([f"doc://{name}"]):
                 data = self.documents.original(name, frozenset({"ann"}))
-                results.append((name, last.kind, last.payload["access"], last.payload[OWNER], data))
-        return results
+                state.append((name, last.kind, last.payload["access"], last.payload[OWNER], data))
+        return state
 
 
 @pytest.fixture
@@ -165,12 +165,12 @@ def things(server: Server, readers: list[str]) -> tuple[Things, Things]:
 
 def test_every_route_says_whose_things_it_names(server: Server) -> None:
     routes = [item for item in server.app.routes if isinstance(item, Route)]
-    result = {
+    methods_and_paths = {
         (method, item.path.replace("/v1/runs/{name}", "/v1/runs/{run}"))
         for item in routes
         for method in item.methods or ("*",)
     }
-    assert {item for item in result if item[0] != "HEAD"} == set(ROUTES)
+    assert {item for item in methods_and_paths if item[0] != "HEAD"} == set(ROUTES)
     tools = asyncio.run(build_mcp_server(server.service, server.documents).list_tools())
     assert {item.name: ROUTES[TOOLS[item.name]][0] for item in tools} == {
         "search": "list", "answer": "list", "list_documents": "list", "add_document": "new",
@@ -179,45 +179,45 @@ def test_every_route_says_whose_things_it_names(server: Server) -> None:
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_what_is_not_yours_answers_as_what_is_not_there(server: Server, declared: bool) -> None:
-    taken_things, absent = things(server, ["ann", "staff"])
+    existing, absent = things(server, ["ann", "staff"])
     if declared:
         assert server.ask("PUT", "/v1/bases/hr", json={"access": ["staff"]}).status_code == 200
     for (method, path), (kind, payload) in ROUTES.items():
         for key in OTHERS if kind in ("read", "change") else ():
             if kind == "read" and "staff" in KEYS[key].groups:
                 continue  # who may read it sees it
-            position = [thing.request(path, payload) for thing in (taken_things, absent)]
-            replies = [server.ask(method, path_of_thing, key, **body) for path_of_thing, body in position]
-            observation = [
+            requests = [thing.request(path, payload) for thing in (existing, absent)]
+            replies = [server.ask(method, address, key, **body) for address, body in requests]
+            hidden = [
                 (
-                    item.status_code,
-                    {k: v for k, v in item.headers.items() if k != "content-length"},
-                    thing.hide(item.text),
+                    response.status_code,
+                    {k: v for k, v in response.headers.items() if k != "content-length"},
+                    thing.hide(response.text),
                 )
-                for item, thing in zip(replies, (taken_things, absent), strict=True)
+                for response, thing in zip(replies, (existing, absent), strict=True)
             ]
-            assert observation[0] == observation[1], (method, path, key)
-            assert observation[0][0] in (403, 404), (method, path, key)
+            assert hidden[0] == hidden[1], (method, path, key)
+            assert hidden[0][0] in (403, 404), (method, path, key)
     for (method, path), (kind, payload) in ROUTES.items():
         if kind == "list":
-            reply = server.ask(method, taken_things.request(path, payload)[0], "stranger", **payload)
+            reply = server.ask(method, existing.request(path, payload)[0], "stranger", **payload)
             assert NAME not in reply.text
             assert "secret" not in reply.text, (method, path)
 
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_nobody_changes_what_others_own(server: Server, declared: bool) -> None:
-    taken_things, _ = things(server, ["ann", "staff"])
+    existing, _ = things(server, ["ann", "staff"])
     if declared:
         assert server.ask("PUT", "/v1/bases/hr", json={"access": ["staff"]}).status_code == 200
-    previous_value = server.state()
+    state_before = server.state()
     changes = 0
     for (method, path), (kind, payload) in ROUTES.items():
         for key in OTHERS if kind in ("new", "change") else ():
-            path_of_thing, body = taken_things.request(path, payload)
-            assert server.ask(method, path_of_thing, key, **body).status_code in (403, 404), (method, path, key)
+            address, body = existing.request(path, payload)
+            assert server.ask(method, address, key, **body).status_code in (403, 404), (method, path, key)
             server.documents.publish()
-            changes += server.state() != previous_value
+            changes += server.state() != state_before
     assert changes == 0
 
 

@@ -100,8 +100,8 @@ def ask(service: Service, *requests: tuple[str, str, dict[str, Any]], **options:
 
 
 def chat(service: Service, body: dict[str, Any], **headers: str) -> httpx.Response:
-    settings = {name.replace("_", "-"): value for name, value in headers.items()}
-    return ask(service, ("POST", "/v1/chat/completions", {"json": body, "headers": settings}))[0]
+    http_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return ask(service, ("POST", "/v1/chat/completions", {"json": body, "headers": http_headers}))[0]
 
 
 @pytest.mark.slow
@@ -110,8 +110,8 @@ def test_no_parameter_of_openais_is_ignored_without_a_word() -> None:
     for name, (use, accepted, refused) in PARAMETERS.items():
         reply = chat(service, ASKED | {name: accepted})
         assert reply.status_code == 200, (name, reply.text)
-        settings = reply.json()["spolia"].get("without_effect", [])
-        assert settings == ([name] if use == "named" else []), name
+        without_effect = reply.json()["spolia"].get("without_effect", [])
+        assert without_effect == ([name] if use == "named" else []), name
         if refused is None:
             continue
         wrong = chat(service, ASKED | {name: refused})
@@ -180,8 +180,8 @@ def test_pages_of_other_origins_ask_only_if_the_server_names_them() -> None:
     asks = origin | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     requests: list[Any] = [("OPTIONS", "/v1/answer", {"headers": asks}), ("GET", "/v1/models", {"headers": origin})]
     for origins, allowed in (((), None), (("https://app.example.org",), "https://app.example.org")):
-        previous_value, reply = ask(service_of(), *requests, origins=origins)
-        assert [item.headers.get("access-control-allow-origin") for item in (previous_value, reply)] == [allowed] * 2
+        preflight, reply = ask(service_of(), *requests, origins=origins)
+        assert [response.headers.get("access-control-allow-origin") for response in (preflight, reply)] == [allowed] * 2
     (other_response,) = ask(
         service_of(), ("GET", "/v1/models", {"headers": {"Origin": "https://evil.org"}}), origins=origins
     )
@@ -198,8 +198,8 @@ def test_a_proxy_may_have_the_server_below_a_path_that_it_passes_on_or_not() -> 
 def test_logs_are_lines_of_json_with_one_of_each_request(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, REQUESTS.name):
         ask(service_of(), ("POST", "/v1/answer", {"json": {"question": "secret"}}))
-    lines = [json.loads(JsonFormatter().format(item)) for item in caplog.records if item.name == REQUESTS.name]
-    assert [(item["route"], item["status"], item["key"], item["level"]) for item in lines] == [
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records if record.name == REQUESTS.name]
+    assert [(record["route"], record["status"], record["key"], record["level"]) for record in lines] == [
         ("/v1/answer", 200, "ann", "INFO")
     ]
     assert "secret" not in json.dumps(lines)
@@ -238,8 +238,10 @@ def test_every_number_of_an_address_has_a_range_and_a_value_outside_is_refused(f
             schema, name = parameter["schema"], parameter["name"]
             if parameter["in"] == "query" and schema.get("type") == "integer":
                 numbers = schema["minimum"] - 1, schema["maximum"] + 1
-                text = path.replace("{name}", "a.md" if "documents" in path else "0" * 12).replace("{page}", "1")
-                for reply in ask(service, *(("GET", f"{text}?{name}={number}", {}) for number in numbers), **options):
+                address = path.replace("{name}", "a.md" if "documents" in path else "0" * 12).replace("{page}", "1")
+                for reply in ask(
+                    service, *(("GET", f"{address}?{name}={number}", {}) for number in numbers), **options
+                ):
                     assert (reply.status_code, reply.json()["error"]["param"]) == (400, name), (path, name)
     (reply,) = ask(service, ("GET", "/v1/tasks?state=lost", {}), **options)
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "state")

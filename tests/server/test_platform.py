@@ -89,8 +89,8 @@ def test_a_database_that_is_away_is_not_ready_and_uploads_wait_for_it(server: Se
                 await client.post("/v1/search", json=QUESTION),
             ]
 
-    previous_result = asyncio.run(send_requests())
-    assert [item.status_code for item in previous_result[:3]] == [200, 202, 200]
+    before = asyncio.run(send_requests())
+    assert [item.status_code for item in before[:3]] == [200, 202, 200]
     server.stop()
     try:
         away = asyncio.run(send_requests())
@@ -115,16 +115,16 @@ def test_a_fresh_machine_serves_a_store_in_postgresql(
 @contextmanager
 def no_files_left() -> Iterator[None]:
     """While inside, this process can open nothing more."""
-    numbers, previous_limit = list[int](), resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptors, previous_limit = list[int](), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 8, previous_limit[1]))
     with suppress(OSError):
         while True:
-            numbers.append(os.open(os.devnull, os.O_RDONLY))
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
     try:
         yield
     finally:
-        for number in numbers:
-            os.close(number)
+        for descriptor in descriptors:
+            os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, previous_limit)
 
 

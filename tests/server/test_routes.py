@@ -67,14 +67,14 @@ def test_a_route_gives_each_user_what_he_may_read(any_served: Served, row: tuple
     (method, path), (body, finds) = row, ROWS[row]
     url = any_served.url + path.replace("{name}", "naive")
     bodies = [body, body | {"stream": True}] if finds and path != "/v1/search" else [body]
-    for item in bodies:
+    for request_body in bodies:
         for wrong in ("", "Bearer", "Bearer sk-spolia-forged", f"Basic {any_served.keys['ann']}"):
-            refused = httpx.request(method, url, json=item, headers={"Authorization": wrong} if wrong else {})
+            refused = httpx.request(method, url, json=request_body, headers={"Authorization": wrong} if wrong else {})
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
             assert "forged" not in refused.text
         for user in ("ann", "bob", "ann", "bob"):  # the second time from the cache
             with any_served.client(user) as client:
-                response = client.request(method, url, json=item)
+                response = client.request(method, url, json=request_body)
             assert response.status_code == 200, response.text
             assert (SECRET in response.text) == (finds and user == "ann")
 
@@ -86,24 +86,24 @@ def test_a_run_is_seen_by_the_user_who_asked_and_feedback_becomes_a_question(
 ) -> None:
     request = {"question": QUESTION, "flow": "naive"}
     command = ("questions", "--store", served.store, "--feedback", "--json", "-o")
-    previous_value = spolia(*command, tmp_path / "before").json.get("questions", 0)  # other tests give feedback, too
+    questions_before = spolia(*command, tmp_path / "before").json.get("questions", 0)  # other tests give feedback, too
     with served.client("ann") as ann, served.client("bob") as bob:
         run = ann.post("/v1/answer", json=request).json()["run"]
-        message = {"run": run, "thumb": "down", "question": QUESTION, "answer": "Ann", "reason": "Too long."}
+        feedback = {"run": run, "thumb": "down", "question": QUESTION, "answer": "Ann", "reason": "Too long."}
         for client, status in ((bob, 404), (httpx.Client(base_url=served.url), 401), (ann, 200)):
             assert client.get(f"/v1/runs/{run}").status_code == status
-            assert client.post("/v1/feedback", json=message).status_code == status
+            assert client.post("/v1/feedback", json=feedback).status_code == status
         assert ann.get("/v1/runs").json()["runs"][0]["run"] == run
         assert run not in bob.get("/v1/runs").text
-        data = ann.get(f"/v1/runs/{run}").json()
-        assert (data["hidden"], SECRET in json.dumps(data), data["steps"][0]["parent"]) == (False, True, 0)
-        assert ann.post("/v1/feedback", json=message).status_code == 200  # the same again
-        assert ann.post("/v1/feedback", json=message | {"run": "0" * 12}).status_code == 404
+        trace = ann.get(f"/v1/runs/{run}").json()
+        assert (trace["hidden"], SECRET in json.dumps(trace), trace["steps"][0]["parent"]) == (False, True, 0)
+        assert ann.post("/v1/feedback", json=feedback).status_code == 200  # the same again
+        assert ann.post("/v1/feedback", json=feedback | {"run": "0" * 12}).status_code == 404
         sync_notes(served.store, ["others"])
         hidden = ann.get(f"/v1/runs/{run}").json()
         sync_notes(served.store, ["staff"])
-        assert spolia(*command, tmp_path / "public").json["questions"] == previous_value
-        assert spolia(*command, tmp_path / "data", "--access", "staff").json["questions"] == previous_value + 1
+        assert spolia(*command, tmp_path / "public").json["questions"] == questions_before
+        assert spolia(*command, tmp_path / "data", "--access", "staff").json["questions"] == questions_before + 1
     (item,) = (entry for entry in DataSet(str(tmp_path / "data")).items() if entry.question == QUESTION)
     assert (item.question, item.answers, str(item.gold[0][0])) == (QUESTION, ("Ann",), "salaries.md[0:3]")
     assert (hidden["hidden"], SECRET in json.dumps(hidden)) == (True, False)
@@ -150,10 +150,10 @@ def test_examples_of_the_description_are_answered(served: Served, api: Any) -> N
     for name, schema in api["components"]["schemas"].items():
         for example in schema.get("examples", ()):
             ((method, path),) = (
-                (method, place)
-                for place, found_path in api["paths"].items()
-                for method, item in found_path.items()
-                if f'/{name}"' in json.dumps(item)
+                (method, route_path)
+                for route_path, methods in api["paths"].items()
+                for method, operation in methods.items()
+                if f'/{name}"' in json.dumps(operation)
             )
             if (method, path) not in OF_A_DOCUMENT:
                 with served.client("bob") as bob:
@@ -166,16 +166,16 @@ def test_replies_are_those_of_the_command_line(served: Served, spolia: Spolia) -
         answer = bob.post("/v1/answer", json={"question": question}).json()
         search = bob.post("/v1/search", json={"question": question, "stages": True}).json()
         chat = bob.post("/v1/chat/completions", json=CHAT).json()
-    output = spolia("ask", question, "--store", served.store, "--json").json
+    answered = spolia("ask", question, "--store", served.store, "--json").json
     reranked = ("--reranker", served.model.url, "--rerank-model", "scores")
-    found_output = spolia("search", question, "--store", served.store, *reranked, "--json").json
-    for kind, here, target in ((AnswerReply, answer, output), (SearchReply, search, found_output)):
+    searched = spolia("search", question, "--store", served.store, *reranked, "--json").json
+    for kind, here, printed in ((AnswerReply, answer, answered), (SearchReply, search, searched)):
         assert here.keys() <= kind.__annotations__.keys()
         TypeAdapter(kind).validate_python(here)
-        TypeAdapter(kind).validate_python(target)
+        TypeAdapter(kind).validate_python(printed)
     TypeAdapter(ChatReply).validate_python(chat)
-    assert [answer[name] for name in ("answer", "citations")] == [output[name] for name in ("answer", "citations")]
-    assert search["hits"] == found_output["hits"]
+    assert [answer[name] for name in ("answer", "citations")] == [answered[name] for name in ("answer", "citations")]
+    assert search["hits"] == searched["hits"]
     assert [hit[0] for hit in search["stages"][-1]["hits"]] == [hit["node"] for hit in search["hits"]]
 
 
@@ -183,15 +183,15 @@ def test_a_stream_sends_the_text_of_a_cached_answer_too(served: Served) -> None:
     request = {"question": "What causes the tide, and when?", "flow": "grounded", "stream": True}
     with served.client("bob") as bob:
         fresh, cached = (events(bob.post("/v1/answer", json=request).text) for _ in range(2))
-    for result in (fresh, cached):
-        assert "".join(data for name, data in result if name == "text") == result[-1][1]["answer"] != ""
-        assert (result[-1][0], result[-1][1]["citations"]) == ("done", fresh[-1][1]["citations"])
+    for stream in (fresh, cached):
+        assert "".join(data for name, data in stream if name == "text") == stream[-1][1]["answer"] != ""
+        assert (stream[-1][0], stream[-1][1]["citations"]) == ("done", fresh[-1][1]["citations"])
     assert [name for name, _ in cached] == ["text", "done"]
 
 
 def events(body: str) -> list[tuple[str, Any]]:
     """Names and data of server-sent events."""
-    lines = (word.split("\n") for word in body.strip().split("\n\n") if not word.startswith(":"))
+    lines = (event.split("\n") for event in body.strip().split("\n\n") if not event.startswith(":"))
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in lines]
 
 
@@ -199,8 +199,8 @@ def test_conditions_and_counts_narrow_a_search(served: Served) -> None:
     with served.client("ann") as ann:
 
         def places(**more: Any) -> list[str]:
-            data = ann.post("/v1/search", json={"question": "the moon, the tide, the most", **more}).json()
-            return [hit["uri"] for hit in data["hits"]]
+            reply = ann.post("/v1/search", json={"question": "the moon, the tide, the most", **more}).json()
+            return [hit["uri"] for hit in reply["hits"]]
 
         assert set(places()) == {"salaries.md", "tides.md"}
         assert len(places(top_k=1)) == 1

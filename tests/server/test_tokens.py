@@ -109,7 +109,9 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
     other_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = provider.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head, body, signature = provider.signed().split(".")
-    none, shared = (encoded(json.dumps({"alg": text, "kid": provider.kid}).encode()) for text in ("none", "HS256"))
+    none, shared = (
+        encoded(json.dumps({"alg": algorithm, "kid": provider.kid}).encode()) for algorithm in ("none", "HS256")
+    )
     by_public = encoded(hmac.digest(public, f"{shared}.{body}".encode(), "sha256"))
     now = int(time.time())
     forged = {
@@ -142,18 +144,18 @@ def test_new_keys_of_a_provider_are_found_and_a_flood_of_tokens_asks_it_once(
     header = f"Bearer {provider.token('ann')}"
     assert (keys.holder(header), asyncio.run(keys.refresh(header))) == (None, False)  # it was asked a moment ago
     monkeypatch.setattr(tokens, "PAUSE_S", 0.0)
-    fetch, numbers = keys._fetch, list[int]()
+    fetch, fetches = keys._fetch, list[int]()
 
-    def count_calls() -> None:
-        numbers.append(1)
+    def count_fetch() -> None:
+        fetches.append(1)
         fetch()
 
-    monkeypatch.setattr(keys, "_fetch", count_calls)
+    monkeypatch.setattr(keys, "_fetch", count_fetch)
 
     async def flood() -> list[bool]:
         return await asyncio.gather(*(keys.refresh(header) for _ in range(20)))
 
-    assert (all(asyncio.run(flood())), len(numbers)) == (True, 1)
+    assert (all(asyncio.run(flood())), len(fetches)) == (True, 1)
     assert keys.holder(header) is not None
     provider.stop()
     monkeypatch.setattr(tokens, "KEPT_S", 0.0)

@@ -80,22 +80,22 @@ def documents(request: pytest.FixtureRequest, fast_folder: Path, receiver: Recei
 
 def test_a_receiver_is_told_once_what_became_of_each_task(documents: Documents, receiver: Receiver) -> None:
     webhooks = pytest.importorskip("standardwebhooks", reason="the library of receivers is not installed")
-    position: dict[str, Any] = {"callback": f"http://{receiver.host}/tasks"}
-    task = documents.add("a.md", b"The moon causes the tides.", **position)
-    bad = documents.add("b.pdf", b"No PDF.", **position)
-    gone = documents.add("c.md", b"Never published.", **position)
+    callback: dict[str, Any] = {"callback": f"http://{receiver.host}/tasks"}
+    task = documents.add("a.md", b"The moon causes the tides.", **callback)
+    bad = documents.add("b.pdf", b"No PDF.", **callback)
+    gone = documents.add("c.md", b"Never published.", **callback)
     documents.add("d.md", b"Nobody is told.")
     documents.cancel(gone)
     documents.publish()
     while documents.callbacks.deliver():
         pass
-    result = {}
+    calls = {}
     for headers, body in receiver.told:
-        data = webhooks.Webhook(documents.callbacks.secret).verify(body, headers)
-        result[headers["webhook-id"]] = (data["type"], data["data"]["document"], bool(data["data"]["reason"]))
+        event = webhooks.Webhook(documents.callbacks.secret).verify(body, headers)
+        calls[headers["webhook-id"]] = (event["type"], event["data"]["document"], bool(event["data"]["reason"]))
         with pytest.raises(webhooks.WebhookVerificationError):
             webhooks.Webhook(documents.callbacks.secret).verify(body + b" ", headers)
-    assert result == {
+    assert calls == {
         f"task_{task}": ("task.done", "a.md", False),
         f"task_{bad}": ("task.failed", "b.pdf", True),
         f"task_{gone}": ("task.cancelled", "c.md", False),
@@ -115,13 +115,18 @@ def test_a_receiver_that_is_away_is_told_again_with_the_same_id(documents: Docum
 
 
 def test_a_receiver_that_never_takes_it_is_left_alone(documents: Documents, receiver: Receiver) -> None:
-    count = len(callbacks.WAITS_S) + 1
-    for statuses, attempts in (([500] * 19, count), ([404] * 19, count), ([302] * 19, count), ([410], 1)):
+    most_attempts = len(callbacks.WAITS_S) + 1
+    for statuses, attempts in (
+        ([500] * 19, most_attempts),
+        ([404] * 19, most_attempts),
+        ([302] * 19, most_attempts),
+        ([410], 1),
+    ):
         receiver.told.clear()
         receiver.statuses = statuses
         task = documents.add("a.md", b"The moon.", callback=f"http://{receiver.host}")
         documents.publish()
-        for _ in range(count + 2):
+        for _ in range(most_attempts + 2):
             documents.callbacks.deliver()
         assert len(receiver.told) == attempts
         ended = documents.queue.deliveries(documents.queue.find_jobs([task]))[task]
@@ -180,8 +185,8 @@ INSIDE = (
 @pytest.mark.parametrize("documents", ["sqlite"], indirect=True)
 def test_addresses_inside_are_never_reached(documents: Documents, receiver: Receiver) -> None:
     with Receiver() as inside:
-        for number, position in enumerate(INSIDE):
-            url = position.format(port=inside.server_port)
+        for number, address in enumerate(INSIDE):
+            url = address.format(port=inside.server_port)
             documents.add(f"{number}.md", b"The moon.", callback=url)
         documents.publish()
         while documents.callbacks.deliver():

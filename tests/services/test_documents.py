@@ -99,8 +99,8 @@ def test_a_store_in_postgresql_has_its_tasks_there(server: Server) -> None:
         b"The moon causes the tides.",
     )
     documents.tidy()
-    for item in (documents, second_documents):
-        item.queue.table.close()  # type: ignore[attr-defined]
+    for server_documents in (documents, second_documents):
+        server_documents.queue.table.close()  # type: ignore[attr-defined]
 
 
 def test_a_file_that_cannot_be_read_fails_alone(documents: Documents) -> None:
@@ -120,8 +120,8 @@ def test_the_state_of_what_is_no_name_is_refused(documents: Documents, name: str
 def test_a_version_that_cannot_be_read_takes_no_other_with_it(documents: Documents) -> None:
     tasks = [documents.add("tides.md", b"The moon."), documents.add("tides.md", b"\x00\xff\x00 broken")]
     documents.publish()
-    (previous_value, _), (broken, reason) = states(documents, *tasks)
-    assert (previous_value, broken, bool(reason)) == ("done", "failed", True)
+    (first, _), (broken, reason) = states(documents, *tasks)
+    assert (first, broken, bool(reason)) == ("done", "failed", True)
     assert found(documents, "moon") == ["doc://tides.md"]
 
 
@@ -176,7 +176,8 @@ def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documen
         documents.add("a.md", b"2", requester=Requester("ann"), key="k")
     assert documents.add("a.md", b"2", requester=Requester("bob"), key="k") != first
     tasks = (
-        documents.add("c.md", b"3", requester=Requester(text), key=key) for text, key in (("a|b", "c"), ("a", "b|c"))
+        documents.add("c.md", b"3", requester=Requester(requester), key=key)
+        for requester, key in (("a|b", "c"), ("a", "b|c"))
     )
     assert len(set(tasks)) == 2
     for name in ("", "../a.md", "/etc/passwd.md", "a//b.md", "a\\b.md", "a\0.md", "./a.md", "x" * 600 + ".md", "a.zzz"):
@@ -196,11 +197,11 @@ def test_a_document_is_made_again_or_stays_as_it_was(
 ) -> None:
     monkeypatch.chdir(fast_folder)
     broken, path = Path("broken"), Path("made")
-    documents.known = (shouted,)
+    documents.operators = (shouted,)
     group = documents.corpus.group("loud", Definition(shouted))
     documents.add("a.md", b"The moon.", metadata={"year": 2025})
     documents.publish()
-    materialise([group], known=[shouted])
+    materialise([group], operators=[shouted])
 
     def loud() -> list[str]:
         return [node.text for node in documents.nodes("a.md", "loud")]
@@ -218,8 +219,12 @@ def test_a_document_is_made_again_or_stays_as_it_was(
     mines = documents.add("mines.md", b"Salt.")
     documents.publish()
     assert states(documents, mines) == [("done", "")]
-    item = documents.status("mines.md").groups[-1]
-    assert (item.group, item.state, "the model is away" in item.reason) == ("loud", "failed", True)
+    group_status = documents.status("mines.md").groups[-1]
+    assert (group_status.group, group_status.state, "the model is away" in group_status.reason) == (
+        "loud",
+        "failed",
+        True,
+    )
     (still,) = documents.reparse(["mines.md"], "missing")
     documents.publish()
     assert "the model is away" in states(documents, still)[0][1]
@@ -245,15 +250,15 @@ def test_a_page_is_drawn_where_its_boxes_are(documents: Documents) -> None:
         inside = [any(box.top <= y <= box.bottom and box.left <= x <= box.right for box in boxes) for y, x in dark]
         assert len(dark) > 100
         assert np.mean(inside) > 0.95
-    readers, texts = frozenset({"ann"}), frozenset({"bob"})
-    for name, page, principals in (
+    readers, strangers = frozenset({"ann"}), frozenset({"bob"})
+    for name, page, asker in (
         ("a.pdf", 3, readers),
         ("a.pdf", 0, readers),
-        ("a.pdf", 1, texts),
+        ("a.pdf", 1, strangers),
         ("b.md", 1, readers),
     ):
         with pytest.raises(NotFound):
-            documents.page_image(name, page, principals)
+            documents.page_image(name, page, asker)
     documents.close()
 
 
@@ -269,26 +274,26 @@ def test_documents_are_transferred_without_embedding_again(
 ) -> None:
     embedded, embed = list[str](), HashingEmbedder.embed
 
-    def count_calls(self: HashingEmbedder, texts: Sequence[str], *, kind: Kind) -> Any:
+    def note_texts(self: HashingEmbedder, texts: Sequence[str], *, kind: Kind) -> Any:
         embedded.extend(texts)
         return embed(self, texts, kind=kind)
 
-    monkeypatch.setattr(HashingEmbedder, "embed", count_calls)
+    monkeypatch.setattr(HashingEmbedder, "embed", note_texts)
     definition = Definition(Sentences(), embeddings=(Embedding(HashingEmbedder()),))
-    documents = Documents(Corpus(str(fast_folder / "n.spolia")), definition=definition, known=[HashingEmbedder()])
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")), definition=definition, operators=[HashingEmbedder()])
     documents.add("notes/a/tides.md", b"The moon. It pulls.", metadata={"year": 2026}, access=["ann"])
     documents.publish()
-    embedded_texts = list(embedded)
+    embedded_before = list(embedded)
     tasks = documents.transfer(["notes/a/tides.md"], "archive", how, key="k", requester=Requester("ann"))
     assert documents.transfer(["notes/a/tides.md"], "archive", how, key="k", requester=Requester("ann")) == tasks
     with pytest.raises(KeyReused):
         documents.transfer(["notes/a/tides.md"], "other", how, key="k", requester=Requester("ann"))
     assert documents.publish() == len(tasks) == (2 if how == "move" else 1)
     assert states(documents, *tasks) == [("done", "")] * len(tasks)
-    assert embedded == embedded_texts != []
+    assert embedded == embedded_before != []
     ann = frozenset({"ann"})
-    kept_texts = ["archive/a/tides.md"] + (["notes/a/tides.md"] if how == "copy" else [])
-    assert [entry.name for entry in documents.list_documents(ann)] == kept_texts
+    names = ["archive/a/tides.md"] + (["notes/a/tides.md"] if how == "copy" else [])
+    assert [entry.name for entry in documents.list_documents(ann)] == names
     assert documents.list_documents() == []
     fields = dict(documents.list_documents(ann)[0].meta)
     assert (fields["year"], fields["base"]) == (2026, "archive")
@@ -313,10 +318,10 @@ def test_what_cannot_be_transferred_stays(documents: Documents) -> None:
     documents.add("notes/b.md", b"The sun.")
     with pytest.raises(QueryError, match="Ask again when it has ended"):
         documents.transfer(["notes/b.md"], "b")
-    task, later_value = documents.transfer(["notes/a.md"], "b", "move")
+    task, later_task = documents.transfer(["notes/a.md"], "b", "move")
     documents.cancel(task)
     documents.publish()
-    assert states(documents, task, later_value)[1] == ("failed", f"Task {task} was not done, so this document stays.")
+    assert states(documents, task, later_task)[1] == ("failed", f"Task {task} was not done, so this document stays.")
     assert [entry.name for entry in documents.list_documents()] == ["notes/a.md", "notes/b.md"]
     with pytest.raises(QueryError, match="first folder in its name"):
         documents.add("a.md", b"x", metadata={"base": "other"})
@@ -392,10 +397,10 @@ def test_originals_go_with_a_store_to_another_place(documents: Documents, addres
     )
     assert existing_documents.bases.all()["notes"].access == ("ann",)
     with ZipFile(files[1]) as members:
-        message, data = members.read("originals.json"), members.read(members.namelist()[0])
+        manifest, data = members.read("originals.json"), members.read(members.namelist()[0])
     for name, changed in (("originals.json", b"[" * 100_000), (members.namelist()[0], data + b"!")):
         with ZipFile(tmp_path / "changed.zip", "w") as bad:
-            bad.writestr("originals.json", message if name != "originals.json" else changed)
+            bad.writestr("originals.json", manifest if name != "originals.json" else changed)
             bad.writestr(members.namelist()[0], changed)
         with pytest.raises(StoreCorrupt):
             import_originals(corpus, tmp_path / "changed.zip")

@@ -23,9 +23,9 @@ SOON = -1.0
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[JobTable]]:
     """Two connections to one table."""
-    instance: list[Any] = []
+    tables: list[Any] = []
     if request.param == "sqlite":
-        instance += [SqliteTable(tmp_path / "jobs.db") for _ in range(2)]
+        tables += [SqliteTable(tmp_path / "jobs.db") for _ in range(2)]
     else:
         from spolia import Corpus
         from spolia.services.postgres_jobs import PostgresTable
@@ -33,10 +33,10 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[JobT
 
         address = request.getfixturevalue("server").address()
         Corpus(address).create()
-        instance += [PostgresTable(parse_address(address)) for _ in range(2)]
-    yield instance
-    for item in instance:
-        item.close()
+        tables += [PostgresTable(parse_address(address)) for _ in range(2)]
+    yield tables
+    for table in tables:
+        table.close()
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def test_each_job_is_claimed_once(opened: list[JobTable]) -> None:
     ids = put(JobQueue(opened[0]), 60)
 
     def work(table: JobTable) -> list[Claim]:
-        result = []
+        all_claims = []
         while claims := JobQueue(table).claim("w", 3):
-            result += claims
+            all_claims += claims
             assert len(JobQueue(table).end(claims)) == len(claims)
-        return result
+        return all_claims
 
     with ThreadPoolExecutor(2) as pool:
-        claims = [claim for result in pool.map(work, opened) for claim in result]
+        claims = [claim for claims_of_worker in pool.map(work, opened) for claim in claims_of_worker]
     assert sorted(claim.id for claim in claims) == ids
     assert {claim.payload["uri"] for claim in claims} == {f"{index}.md" for index in range(60)}
     assert JobQueue(opened[0]).counts() == {"done": 60}
@@ -67,9 +67,9 @@ def test_each_job_is_claimed_once(opened: list[JobTable]) -> None:
 
 def test_the_word_of_a_worker_whose_lease_went_on_is_refused(queue: JobQueue) -> None:
     put(queue, 1)
-    (late_value,) = queue.claim("late", lease_s=SOON)
+    (late_claim,) = queue.claim("late", lease_s=SOON)
     (now,) = queue.claim("now")
-    assert (queue.renew([late_value]), queue.end([late_value]), queue.retry([late_value], "x", 0)) == ([], [], [])
+    assert (queue.renew([late_claim]), queue.end([late_claim]), queue.retry([late_claim], "x", 0)) == ([], [], [])
     assert (queue.renew([now]), queue.end([now]), queue.end([now])) == ([now.id], [now.id], [])
 
 
@@ -120,7 +120,7 @@ def test_the_bytes_of_a_job_stay_until_it_ends_and_those_of_the_last_one_that_is
 
     ids = waiting(0)
     assert (waiting(0)[0], queue.detach(["a"], keeps=False)) == (ids[0], [])
-    assert [queue.attachment(item) for item in (*ids, 99)] == [b"\x000", b"\x001", None]
+    assert [queue.attachment(job_id) for job_id in (*ids, 99)] == [b"\x000", b"\x001", None]
     queue.end(queue.claim("w", 9))
     assert len(queue.detach(["a"], keeps=True)) == 2
     assert (queue.attachment(ids[1]), queue.delete_old_jobs(-1)) == (None, 2), "a newer one is done"
@@ -130,10 +130,10 @@ def test_the_bytes_of_a_job_stay_until_it_ends_and_those_of_the_last_one_that_is
 
 
 def test_a_job_that_a_newer_one_has_overtaken_is_known(queue: JobQueue) -> None:
-    old, new, other_value = queue.enqueue([NewJob("add", {}, subject=item) for item in ("a", "a", "b")])
+    old, new, other_id = queue.enqueue([NewJob("add", {}, subject=claim) for claim in ("a", "a", "b")])
     claims = queue.claim("w", 9)
     assert queue.outdated_ids(claims) == []
-    queue.end([item for item in claims if item.id in (new, other_value)])
+    queue.end([claim for claim in claims if claim.id in (new, other_id)])
     assert queue.outdated_ids(claims) == [old]
 
 
@@ -157,8 +157,8 @@ def test_a_clock_that_is_set_back_delays_no_job_and_no_lease_that_goes_on_is_bel
     monkeypatch.setattr(jobs, "time", clock)
     put(queue, 3)
     (slow,) = queue.claim("slow")
-    (second_result,) = queue.claim("again")
-    queue.retry([second_result], "later", 5.0)
+    (second_claim,) = queue.claim("again")
+    queue.retry([second_claim], "later", 5.0)
     clock.ahead = 86_400.0  # leases end early: another worker gets the job, and the first one's word is refused
     claims = queue.claim("w", 3)
     assert sorted(claim.id for claim in claims) == [1, 2, 3]

@@ -58,7 +58,7 @@ def documents(request: pytest.FixtureRequest, fast_folder: Path, model: Changing
     """Two documents have one sentence; a graph goes over the vectors in the second folder."""
     path = str(fast_folder / "n.spolia") if request.param != "postgres" else _address(request)
     index = HNSW(above=1) if request.param == "graph" else Exact()
-    new_documents = Documents(Corpus(path), definition=definition(model, index), known=[embedder(model)])
+    new_documents = Documents(Corpus(path), definition=definition(model, index), operators=[embedder(model)])
     texts = {"a.md": f"{MOON} {SALT}", "b.md": SALT, "c.md": ROCK}
     new_documents.add("a.md", texts["a.md"].encode())
     new_documents.add("b.md", texts["b.md"].encode())
@@ -123,15 +123,15 @@ def test_the_texts_of_a_document_get_the_vectors_of_the_changed_model(documents:
 def test_who_reads_an_older_generation_goes_on_with_its_vectors(documents: Documents, model: Changing) -> None:
     previous_snapshot = documents.corpus.snapshot()
     stored = previous_snapshot.open.stored_vectors("chunk", embedder(model).name)
-    all_values = list(range(4))
-    old = stored.vectors_at(all_values).tolist()  # type: ignore[arg-type]
+    positions = list(range(4))
+    old = stored.vectors_at(positions).tolist()  # type: ignore[arg-type]
     model.reply = ServedReply(weights="of another model ")
     documents.reparse(["a.md", "b.md", "c.md"], "embed")
     documents.publish()
     documents.tidy()
-    assert stored.vectors_at(all_values).tolist() == old  # type: ignore[arg-type]
-    new = documents.corpus.latest().open.stored_vectors("chunk", embedder(model).name).vectors_at(all_values).tolist()  # type: ignore[arg-type]
-    assert all(item != other_value for item, other_value in zip(old, new, strict=True))
+    assert stored.vectors_at(positions).tolist() == old  # type: ignore[arg-type]
+    new = documents.corpus.latest().open.stored_vectors("chunk", embedder(model).name).vectors_at(positions).tolist()  # type: ignore[arg-type]
+    assert all(old_vector != new_vector for old_vector, new_vector in zip(old, new, strict=True))
     assert len(list(Path(documents.corpus.path, "vectors").glob("*/*.seg"))) == 1  # the replaced ones are gone
 
 
@@ -176,14 +176,14 @@ def test_new_texts_wait_for_a_model_that_is_away_and_hold_up_nothing_that_needs_
     monkeypatch.setattr(publisher, "RETRY_S", 0.0)
     model.reply = ServedReply(status=503)
     new = [documents.add("d.md", b"Owls fly."), documents.delete("c.md"), documents.add("c.md", b"Newts swim.")]
-    other_values = [
+    other_tasks = [
         documents.delete("b.md"),
         *documents.transfer(["a.md"], "in"),
         documents.patch("a.md", {"year": 2026}),
     ]
     documents.publish()
     assert [state for state, _ in states(documents, *new)] == ["waiting"] * 3
-    assert states(documents, *other_values) == [("done", "")] * 3
+    assert states(documents, *other_tasks) == [("done", "")] * 3
     assert sorted(documents.names()) == ["a.md", "c.md", "in/a.md"]
     model.reply = ServedReply()
     documents.publish()
@@ -228,15 +228,15 @@ def test_a_killed_change_leaves_all_old_or_all_new_vectors_and_is_done_by_the_ne
         point = "publish.row" if "://" in documents.corpus.path else "vectors.register"
     if (child := os.fork()) == 0:
         try:
-            second_documents = Documents(Corpus(documents.corpus.path), known=documents.known)
+            second_documents = Documents(Corpus(documents.corpus.path), operators=documents.operators)
             monkeypatch.setattr(second_documents.queue, "claim", partial(second_documents.queue.claim, lease_s=0.0))
             files.arm(point)
             second_documents.publish()
         finally:
             os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    later_count = 1 if point == "publish.committed" else -1
-    assert [hits(documents, model, text)[f"a.md {text}"] == 1 for text in (MOON, SALT)] == [later_count == 1] * 2
+    direction = 1 if point == "publish.committed" else -1
+    assert [hits(documents, model, text)[f"a.md {text}"] == 1 for text in (MOON, SALT)] == [direction == 1] * 2
     assert documents.corpus.latest().check(deep=True) == []
     documents.publish()
     assert states(documents, task) == [("done", "")]

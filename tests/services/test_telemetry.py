@@ -51,22 +51,22 @@ def test_spans_are_a_tree_with_model_tokens_and_passages_but_no_texts(
     tmp_path: Path, runs: Runs, spans: InMemorySpanExporter
 ) -> None:
     answered(tmp_path, OpenTelemetryJournal(runs.journal, SimpleSpanProcessor(spans)))
-    data = by_name(spans)
-    root, search, read = data["Then"], data["BM25"], data["chat ScriptedModel"]
+    spans_by_name = by_name(spans)
+    root, search, read = spans_by_name["Then"], spans_by_name["BM25"], spans_by_name["chat ScriptedModel"]
     assert root.parent is None
     assert search.parent.span_id == read.parent.span_id == root.context.span_id
-    assert {row.context.trace_id for row in data.values()} == {root.context.trace_id}
+    assert {named_span.context.trace_id for named_span in spans_by_name.values()} == {root.context.trace_id}
     assert search.attributes["openinference.span.kind"] == "RETRIEVER"
     assert search.attributes["retrieval.documents.0.document.score"] > 0
     assert read.attributes["gen_ai.operation.name"] == "chat"
     assert read.attributes["gen_ai.usage.output_tokens"] == read.attributes["llm.token_count.completion"] > 0
     assert "gen_ai.usage.output_tokens" not in root.attributes  # else a sum over all spans would count them twice
     assert root.start_time <= search.start_time <= search.end_time <= read.end_time <= root.end_time
-    everything = " ".join(span.to_json() for span in data.values()).lower()
+    everything = " ".join(span.to_json() for span in spans_by_name.values()).lower()
     assert not any(text in everything for text in TEXTS)
     assert runs.journal.flush()
     ((run, _, _),) = runs.journal.runs()
-    assert len(runs.journal.spans(run)) == len(data)
+    assert len(runs.journal.spans(run)) == len(spans_by_name)
     assert runs.journal.askers(run) == ("ann",)
 
 
@@ -76,13 +76,13 @@ def test_texts_are_exported_where_wanted_and_redacted(tmp_path: Path, spans: InM
 
     with Runs(tmp_path / "runs.db", values=True, redact=redact) as runs:
         answered(tmp_path, OpenTelemetryJournal(runs.journal, SimpleSpanProcessor(spans), content=True))
-    data = by_name(spans)
-    read = data["chat ScriptedModel"].attributes
-    assert data["BM25"].attributes["gen_ai.retrieval.query.text"] == "What causes the tide?"
-    assert "The [body] causes the tide." in data["BM25"].attributes["retrieval.documents.0.document.content"]
+    spans_by_name = by_name(spans)
+    read = spans_by_name["chat ScriptedModel"].attributes
+    assert spans_by_name["BM25"].attributes["gen_ai.retrieval.query.text"] == "What causes the tide?"
+    assert "The [body] causes the tide." in spans_by_name["BM25"].attributes["retrieval.documents.0.document.content"]
     assert "tide" in json.loads(read["gen_ai.input.messages"])[-1]["parts"][0]["content"]
     assert read["llm.output_messages.0.message.content"] == "The [body] [1]."
-    assert "moon" not in " ".join(span.to_json() for span in data.values())
+    assert "moon" not in " ".join(span.to_json() for span in spans_by_name.values())
 
 
 def test_texts_need_a_journal_that_keeps_them(tmp_path: Path, spans: InMemorySpanExporter) -> None:

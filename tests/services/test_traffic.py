@@ -51,8 +51,8 @@ def test_flows_that_stay_as_they_were_raise_few_alarms_and_worse_ones_do() -> No
     random = np.random.default_rng(1)
     previous_traffic = TrafficBaseline.from_answers(traffic(random, 300))
     later = traffic(random, 3 * BLOCK) + traffic(random, BLOCK, abstained=0.35, slower=3)
-    changes_by_measure = {item.measure: item for item in compare_traffic(previous_traffic, later)}
-    assert {name: item.alarm for name, item in changes_by_measure.items()} == {
+    changes_by_measure = {measured.measure: measured for measured in compare_traffic(previous_traffic, later)}
+    assert {name: measured.alarm for name, measured in changes_by_measure.items()} == {
         "abstained": 4, "top score": 0, "seconds": 4, "tokens": 0, "USD": 0,
     }  # fmt: skip
     assert (change := changes_by_measure["abstained"].change) is not None
@@ -96,12 +96,12 @@ def test_topics_are_words_of_questions_without_an_answer() -> None:
 
 
 def test_a_candidate_is_asked_within_its_budget_and_by_the_users_rights(tmp_path: Path) -> None:
-    texts: list[frozenset[str]] = []
+    principals: list[frozenset[str]] = []
 
     def found(query: Query) -> Answer:
         run = Run.current()
         assert run is not None
-        texts.append(run.principals)
+        principals.append(run.principals)
         if "fail" in query.text:
             raise ValueError("x")
         return Answer("Yes.")
@@ -115,11 +115,11 @@ def test_a_candidate_is_asked_within_its_budget_and_by_the_users_rights(tmp_path
         shadow.offer(flow, "v", run, Query("fail"))
         shadow.close()
         runs.journal.flush()
-        kept_answers = [answer for answer in read_answers(runs.journal) if answer.shadow_of]
-        for number, share in ((0, 1.0), (1, 0.0)):
-            other_shadow = Shadow(runs.journal, share, number)
+        shadow_answers = [answer for answer in read_answers(runs.journal) if answer.shadow_of]
+        for budget_usd, share in ((0, 1.0), (1, 0.0)):
+            other_shadow = Shadow(runs.journal, share, budget_usd)
             other_shadow.offer(flow, "v", run, Query("again"))
             other_shadow.close()
-    assert texts == [frozenset(("ann", "staff"))] * len(texts)
-    assert {answer.question: answer.stop_reason for answer in kept_answers}.items() >= {"why?": "answered"}.items()
-    assert "again" not in {answer.question for answer in kept_answers}
+    assert principals == [frozenset(("ann", "staff"))] * len(principals)
+    assert {answer.question: answer.stop_reason for answer in shadow_answers}.items() >= {"why?": "answered"}.items()
+    assert "again" not in {answer.question for answer in shadow_answers}

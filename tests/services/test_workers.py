@@ -108,19 +108,19 @@ def test_a_service_starts_its_workers_again_and_they_end_with_it(folder: Path, s
     options = ("--documents", "--workers", "1", "--launch", launch, "--port", "0", "--json")
     service = started("serve", "bm25", "--store", "n.spolia", *options)
     assert service.stdout is not None
-    data = json.loads(service.stdout.readline())
+    announced = json.loads(service.stdout.readline())
     with httpx.Client(
-        base_url=data["url"], headers={"Authorization": f"Bearer {data['token']}"}, timeout=600
+        base_url=announced["url"], headers={"Authorization": f"Bearer {announced['token']}"}, timeout=600
     ) as client:
         task = client.put("/v1/documents/zebra.slow", content=b"Zebras sleep standing.").json()["task"]
         first = killed_in_mid_job(folder)
         until(lambda: client.get(f"/v1/tasks/{task}").json()["state"] == "done")
         assert client.get("/v1/documents").json()["documents"][0]["name"] == "zebra.slow"
         assert "standing" in client.post("/v1/search", json={"question": "zebras"}).text
-    item, other_value = map(int, (folder / "begun").read_text().split())
-    assert (item, is_there(first), is_there(other_value)) == (first, False, True)
+    begun, server_pid = map(int, (folder / "begun").read_text().split())
+    assert (begun, is_there(first), is_there(server_pid)) == (first, False, True)
     service.kill()
-    until(lambda: not is_there(other_value))
+    until(lambda: not is_there(server_pid))
 
 
 @pytest.mark.slow
@@ -153,8 +153,8 @@ def test_errors_of_readers_come_back_and_what_a_worker_lacks_is_done_here(tmp_pa
     thread.start()
     try:
         with SharedWorkers(queue, here=Refusing) as workers:
-            result = workers.prepare(HtmlReader(), Blob("a.html", b"<html><body><p>Salt.</p></body></html>"))
-            assert result.reading.document.text.strip() == "Salt."
+            prepared = workers.prepare(HtmlReader(), Blob("a.html", b"<html><body><p>Salt.</p></body></html>"))
+            assert prepared.reading.document.text.strip() == "Salt."
             with pytest.raises(DocumentError, match="PDF"):
                 workers.prepare(HtmlReader(), Blob("b.html", b"%PDF-1.7"))
             with pytest.raises(AssertionError, match="here"):

@@ -11,6 +11,6 @@ from tests.stores.scenario import FIRST, sync
 @pytest.fixture
 def corpus(address: str) -> Corpus:
     """A store with the first state of the scenario."""
-    result = Corpus(address).create()
-    sync(result, FIRST)
-    return result
+    new_corpus = Corpus(address).create()
+    sync(new_corpus, FIRST)
+    return new_corpus

@@ -26,11 +26,11 @@ from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import collection_name
 from tests.stores import scenario
-from tests.stores.adapters.kills import DATABASES, stored
+from tests.stores.adapters.kills import DATABASES, stored_vectors
 from tests.stores.kills import PUTTING, main
 
 
-def held(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] | None]:
+def read_database(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] | None]:
     """The keys that the database of a group's first embedding holds; and the vectors, where it tells them."""
     manifest = snapshot.manifest(group)
     embedding = manifest.embeddings[0]
@@ -39,12 +39,12 @@ def held(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] 
     name = collection_name(snapshot.open_store.uuid, manifest, embedding)
     index = settings.open(snapshot.open_store.folder / FOLDER, name, embedding.dimension, embedding.metric)
     try:
-        return sorted(index.keys()), stored(index)
+        return sorted(index.keys()), stored_vectors(index)
     finally:
         index.close()
 
 
-def differing(corpus: Corpus, group: str) -> list[str]:
+def list_differences(corpus: Corpus, group: str) -> list[str]:
     """In what a database is not as the backend, after somebody has opened the store to write.
 
     It may hold what has died with what is published, until the next publication: others may still read what was before.
@@ -55,7 +55,7 @@ def differing(corpus: Corpus, group: str) -> list[str]:
     everything = Allowed(snapshot.allowed(group, frozenset()).keys)
     live = everything.keys.tolist()
     dead = [key for (key,) in snapshot.open_store.rows(sql.DEAD_BEFORE, {"grp": group, "at": sql.ALIVE})]
-    keys, vectors = held(snapshot, group)
+    keys, vectors = read_database(snapshot, group)
     if len(keys) != len(set(keys)) or not set(live) <= set(keys) <= {*live, *dead}:
         return [f"keys {sorted(set(keys) ^ set(live))[:5]}, and {len(keys) - len(set(keys))} twice"]
     meant = snapshot.vectors(group, snapshot.manifest(group).embeddings[0].embedder, everything)
@@ -70,7 +70,7 @@ def differing(corpus: Corpus, group: str) -> list[str]:
 
 def in_chunks(corpus: Corpus) -> list[str]:
     """`differing` for what the scenario embeds."""
-    return differing(corpus, "chunk") if "chunk" in corpus.snapshot().groups() else []
+    return list_differences(corpus, "chunk") if "chunk" in corpus.snapshot().groups() else []
 
 
 if __name__ == "__main__":

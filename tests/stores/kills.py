@@ -66,7 +66,7 @@ def say(result: object) -> None:
     sys.stdout.flush()
 
 
-def forked(work: Callable[[], object]) -> int:
+def start_child(work: Callable[[], object]) -> int:
     """Run in a child process; its pid."""
     pid = os.fork()
     if pid:
@@ -81,43 +81,43 @@ def forked(work: Callable[[], object]) -> int:
         os._exit(code)
 
 
-def ended(pid: int) -> int:
+def wait_for_child(pid: int) -> int:
     """How a child ended: 0, or minus the signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def told(work: Callable[[], object], place: Path) -> object:
+def run_in_child(work: Callable[[], object], place: Path) -> object:
     """What `work` returns in a child process, by way of a file."""
-    code = ended(forked(lambda: place.write_text(json.dumps(work(), default=repr))))
+    code = wait_for_child(start_child(lambda: place.write_text(json.dumps(work(), default=repr))))
     return json.loads(place.read_text()) if code == 0 else f"exit {code}"
 
 
-def at_once(folder: Path, ingestion: Ingestion) -> dict[str, object]:
+def problems_at_once(folder: Path, ingestion: Ingestion) -> dict[str, object]:
     """What is wrong with a store whose writer was killed."""
     corpus, log = store(folder, "killed"), folder / "said"
-    data: dict[str, object] = {"at once": problems(corpus)}
+    problems_by_kind: dict[str, object] = {"at once": problems(corpus)}
     published = corpus.snapshot().generation if corpus.exists() else 0
-    data["lost generations"] = max(0, int(log.read_text() or 0) - published) if log.exists() else 0
+    problems_by_kind["lost generations"] = max(0, int(log.read_text() or 0) - published) if log.exists() else 0
     if published:
-        data["not as published"] = ingestion.wrong(corpus)
-        data["beside, opened"] = ingestion.beside(corpus)
-    return {name: problem for name, problem in data.items() if problem}
+        problems_by_kind["not as published"] = ingestion.wrong(corpus)
+        problems_by_kind["beside, opened"] = ingestion.beside(corpus)
+    return {name: problem for name, problem in problems_by_kind.items() if problem}
 
 
-def repeated(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
+def problems_after_repeat(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
     """What is wrong with a store after the whole ingestion was repeated."""
     corpus = store(folder, "killed")
     ingestion.all(corpus)
-    data: dict[str, object] = {"repeated": problems(corpus) + ingestion.beside(corpus)}
+    problems_by_kind: dict[str, object] = {"repeated": problems(corpus) + ingestion.beside(corpus)}
     got = json.loads(json.dumps(tables(corpus), default=repr))
-    data["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
+    problems_by_kind["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
     generation = corpus.snapshot().generation
-    data["embedded again"] = ingestion.last(corpus)
-    data["published again"] = corpus.snapshot().generation - generation
-    return {name: problem for name, problem in data.items() if problem}
+    problems_by_kind["embedded again"] = ingestion.last(corpus)
+    problems_by_kind["published again"] = corpus.snapshot().generation - generation
+    return {name: problem for name, problem in problems_by_kind.items() if problem}
 
 
-def at_points(
+def kill_at_points(
     folder: Path, points: Sequence[str], ingestion: Ingestion, expected: dict[str, object]
 ) -> Iterator[dict[str, object]]:
     """Kill at each point.
@@ -128,17 +128,27 @@ def at_points(
     place = folder / "told"
     _fresh(folder)
     mend = any(point.startswith("forget") for point in points)
-    passed = told(lambda: fail_points_passed(lambda: go_on(folder, ingestion, mend=mend)), place)
+    passed = run_in_child(lambda: fail_points_passed(lambda: go_on(folder, ingestion, mend=mend)), place)
     assert isinstance(passed, list), passed
     yield from ({"at": point, "killed": False, "wrong": {}} for point in points if point not in passed)
     left = [point for point in passed if point in points]
     while left:
         _fresh(folder)
-        previous_value = list(left)
-        while (count := ended(forked(lambda: go_on(folder, ingestion, *left[:1])))) == -signal.SIGKILL:
-            yield {"at": left.pop(0), "killed": True, "wrong": told(lambda: at_once(folder, ingestion), place)}
-        assert (count == 0) & (left != previous_value), f"exit {count}, not killed at {left}"
-        yield {"at": "the end", "killed": True, "wrong": told(lambda: repeated(folder, ingestion, expected), place)}
+        previous_points = list(left)
+        while (
+            exit_code := wait_for_child(start_child(lambda: go_on(folder, ingestion, *left[:1])))
+        ) == -signal.SIGKILL:
+            yield {
+                "at": left.pop(0),
+                "killed": True,
+                "wrong": run_in_child(lambda: problems_at_once(folder, ingestion), place),
+            }
+        assert (exit_code == 0) & (left != previous_points), f"exit {exit_code}, not killed at {left}"
+        yield {
+            "at": "the end",
+            "killed": True,
+            "wrong": run_in_child(lambda: problems_after_repeat(folder, ingestion, expected), place),
+        }
 
 
 def go_on(folder: Path, ingestion: Ingestion, point: str = "", mend: bool = False) -> None:
@@ -166,17 +176,19 @@ def fail_points_passed(work: Callable[[], object]) -> list[str]:
     return list(names)
 
 
-def at_random(folder: Path, seconds: float, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
+def kill_at_random(
+    folder: Path, seconds: float, ingestion: Ingestion, expected: dict[str, object]
+) -> dict[str, object]:
     corpus, log = _fresh(folder)
-    pid = forked(lambda: ingestion.all(corpus, log))
+    pid = start_child(lambda: ingestion.all(corpus, log))
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)
-    killed = ended(pid) == -signal.SIGKILL
+    killed = wait_for_child(pid) == -signal.SIGKILL
 
     def wrong() -> dict[str, object]:
-        return at_once(folder, ingestion) | repeated(folder, ingestion, expected)
+        return problems_at_once(folder, ingestion) | problems_after_repeat(folder, ingestion, expected)
 
-    return {"at": seconds, "killed": killed, "wrong": told(wrong, folder / "told")}
+    return {"at": seconds, "killed": killed, "wrong": run_in_child(wrong, folder / "told")}
 
 
 def store(folder: Path, name: str) -> Corpus:
@@ -187,7 +199,7 @@ def store(folder: Path, name: str) -> Corpus:
 
 def _fresh(folder: Path) -> tuple[Corpus, Path]:
     corpus, log = store(folder, "killed"), folder / "said"
-    ended(forked(lambda: _remove(corpus)))
+    wait_for_child(start_child(lambda: _remove(corpus)))
     log.unlink(missing_ok=True)
     (folder / "done").write_text("0")
     return corpus, log
@@ -208,9 +220,9 @@ def _remove(corpus: Corpus) -> None:
 
 def _not_as_put(corpus: Corpus) -> list[str]:
     snapshot = corpus.snapshot()
-    content_hashes_by_name = {uri: row.content_hash for uri, row in snapshot.sources().items()}
+    stored_hashes = {uri: row.content_hash for uri, row in snapshot.sources().items()}
     meant = {uri: source_of(uri, text).content_hash for uri, text in STATES[snapshot.generation - 1].items()}
-    return sorted(uri for uri in content_hashes_by_name | meant if content_hashes_by_name.get(uri) != meant.get(uri))
+    return sorted(uri for uri in stored_hashes | meant if stored_hashes.get(uri) != meant.get(uri))
 
 
 def _import_what_children_do(folder: Path, ingestion: Ingestion) -> None:
@@ -220,13 +232,13 @@ def _import_what_children_do(folder: Path, ingestion: Ingestion) -> None:
 
     def modules() -> list[str]:
         ingestion.all(corpus)
-        at_once(folder, ingestion)
-        repeated(folder, ingestion, {})
+        problems_at_once(folder, ingestion)
+        problems_after_repeat(folder, ingestion, {})
         return sorted(name for name in sys.modules if name.startswith("spolia."))
 
-    result = told(modules, folder / "told")
-    assert isinstance(result, list), result
-    for name in result:
+    module_names = run_in_child(modules, folder / "told")
+    assert isinstance(module_names, list), module_names
+    for name in module_names:
         import_module(name)
 
 
@@ -242,24 +254,24 @@ PUTTING = Ingestion(INGESTION, lambda corpus: sync(corpus, FIFTH), _not_as_put)
 
 def main(folder: Path, arguments: list[str], ingestion: Ingestion = PUTTING) -> None:
     whole, timed = store(folder, "whole"), store(folder, "timed")
-    ended(forked(lambda: _remove(whole)))
-    ended(forked(lambda: _remove(timed)))
+    wait_for_child(start_child(lambda: _remove(whole)))
+    wait_for_child(start_child(lambda: _remove(timed)))
     _import_what_children_do(folder, ingestion)
-    ended(forked(lambda: ingestion.all(whole)))
+    wait_for_child(start_child(lambda: ingestion.all(whole)))
     began = time.monotonic()
-    ended(forked(lambda: ingestion.all(timed)))
+    wait_for_child(start_child(lambda: ingestion.all(timed)))
     seconds = time.monotonic() - began
-    expected = told(lambda: tables(whole), folder / "told")
+    expected = run_in_child(lambda: tables(whole), folder / "told")
     assert isinstance(expected, dict), expected
-    say({"at": "the end", "killed": True, "wrong": told(lambda: problems(whole), folder / "told")})
+    say({"at": "the end", "killed": True, "wrong": run_in_child(lambda: problems(whole), folder / "told")})
     points = list(takewhile(lambda argument: argument != "--random", arguments))
-    for result in at_points(folder, points, ingestion, expected) if points else ():
+    for result in kill_at_points(folder, points, ingestion, expected) if points else ():
         say(result)
     if points != arguments:
         _, count, seed = arguments[len(points) :]
         kills, draw = int(count), random.Random(int(seed))
         while kills > 0:
-            result = at_random(folder, draw.uniform(0, seconds), ingestion, expected)
+            result = kill_at_random(folder, draw.uniform(0, seconds), ingestion, expected)
             kills -= bool(result["killed"])
             say(result)
 

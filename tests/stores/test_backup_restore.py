@@ -64,11 +64,11 @@ def _of_database(database: Path, backup: Path) -> Callable[[], None]:
 
 
 def _of_schema(server: Server, schema: str) -> Callable[[], None]:
-    tables = [name for (name,) in server.told(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")]
+    tables = [name for (name,) in server.fetch_rows(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")]
     keys = {"documents": "key", "nodes": "key", "audiences": "id"}
-    server.told(f"CREATE SCHEMA {schema}_backup")
+    server.fetch_rows(f"CREATE SCHEMA {schema}_backup")
     for name in tables:
-        server.told(f"CREATE TABLE {schema}_backup.{name} AS TABLE {schema}.{name}")
+        server.fetch_rows(f"CREATE TABLE {schema}_backup.{name} AS TABLE {schema}.{name}")
 
     def put_back() -> None:
         statements = ["BEGIN", "SET CONSTRAINTS ALL DEFERRED"]
@@ -78,12 +78,12 @@ def _of_schema(server: Server, schema: str) -> Callable[[], None]:
         for name, key in keys.items():
             sequence = f"pg_get_serial_sequence('{schema}.{name}', '{key}')"
             statements.append(f"SELECT setval({sequence}, (SELECT max({key}) FROM {schema}.{name}))")
-        server.told("; ".join([*statements, "COMMIT"]))
+        server.fetch_rows("; ".join([*statements, "COMMIT"]))
 
     return put_back
 
 
-def found(corpus: Corpus, text: str, access: frozenset[str] = frozenset()) -> list[str]:
+def search_texts(corpus: Corpus, text: str, access: frozenset[str] = frozenset()) -> list[str]:
     snapshot = corpus.latest()
     return [node.text for node in snapshot.nodes([key for key, _ in snapshot.search("chunk", text, 9, access)], access)]
 
@@ -106,8 +106,8 @@ def test_nothing_that_was_lost_is_served(corpus: Corpus, back_up: Callable[[], C
         with Run(cache=cache, groups=("ann",)):
             texts = [hit.node.text for hit in flow(Query("barley mill")).hits]
         assert sorted(texts) == ["Ann owns the barley.", "Barley grows behind it.", "The mill stands.\n"]
-    assert sorted(found(corpus, "barley mill")) == ["Barley grows behind it.", "The mill stands.\n"]
-    assert found(corpus, "burns lost sea", ANN) == []
+    assert sorted(search_texts(corpus, "barley mill")) == ["Barley grows behind it.", "The mill stands.\n"]
+    assert search_texts(corpus, "burns lost sea", ANN) == []
     links = NodeGraph(corpus.group(), (InOrder(),)).links(now)
     assert set(links.keys.tolist()) == set(now.open.lexical("chunk").keys())
     assert now.check() == []
@@ -124,15 +124,15 @@ def test_a_snapshot_of_what_was_lost_says_so(corpus: Corpus, back_up: Callable[[
 
 
 def test_what_stands_in_the_backup_goes_on(corpus: Corpus, back_up: Callable[[], Callable[[], None]]) -> None:
-    put_back, snapshot = back_up(), corpus.latest()
+    put_back, backed_up = back_up(), corpus.latest()
     sync(corpus, LOST)
     put_back()
-    assert corpus.latest() is snapshot or corpus.latest().fingerprint == snapshot.fingerprint
-    assert found(corpus, "temples") == ["Stones of old temples\n"]
+    assert corpus.latest() is backed_up or corpus.latest().fingerprint == backed_up.fingerprint
+    assert search_texts(corpus, "temples") == ["Stones of old temples\n"]
     sync(corpus, INSTEAD)
-    assert found(corpus, "barley") == ["Barley grows behind it."]
-    assert [node.document for node in snapshot.all_nodes("chunk")] == [
-        node.document for node in snapshot.all_nodes("chunk")
+    assert search_texts(corpus, "barley") == ["Barley grows behind it."]
+    assert [node.document for node in backed_up.all_nodes("chunk")] == [
+        node.document for node in backed_up.all_nodes("chunk")
     ]
 
 
@@ -140,9 +140,9 @@ def test_what_stands_in_the_backup_goes_on(corpus: Corpus, back_up: Callable[[],
 def test_a_whole_folder_that_was_put_back(corpus: Corpus, tmp_path: Path) -> None:
     shutil.copytree(corpus.path, tmp_path / "backup")
     sync(corpus, LOST)
-    assert found(corpus, "barley") == ["A tale of barley lost at sea.\n"]
+    assert search_texts(corpus, "barley") == ["A tale of barley lost at sea.\n"]
     shutil.rmtree(corpus.path)
     shutil.copytree(tmp_path / "backup", corpus.path)
     sync(corpus, INSTEAD)
-    assert sorted(found(corpus, "barley mill")) == ["Barley grows behind it.", "The mill stands.\n"]
+    assert sorted(search_texts(corpus, "barley mill")) == ["Barley grows behind it.", "The mill stands.\n"]
     assert corpus.latest().check() == []

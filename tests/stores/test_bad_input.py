@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOBODY: frozenset[str] = frozenset()
 
 
-def refused(path: Path) -> str:
+def refusal_of(path: Path) -> str:
     """What is said of a path that is not a store, whatever one does with it; it is not touched."""
     previous_content = path.read_bytes() if path.is_file() else None
     messages = set()
@@ -58,42 +58,42 @@ def test_nothing_there(fast_folder: Path) -> None:
 
 def test_a_text_file(fast_folder: Path) -> None:
     (fast_folder / "text").write_text("hello")
-    assert "a file, and a store is a folder" in refused(fast_folder / "text")
+    assert "a file, and a store is a folder" in refusal_of(fast_folder / "text")
 
 
 def test_a_folder_of_something_else(fast_folder: Path) -> None:
     (fast_folder / "photos").mkdir()
     (fast_folder / "photos" / "1.jpg").write_text("")
-    message = refused(fast_folder / "photos")
+    message = refusal_of(fast_folder / "photos")
     assert "a folder without corpus.db; it was not touched. Name another path" in message
     assert f"indexed first: spolia index {fast_folder / 'photos'} --store {fast_folder / 'photos'}.spolia." in message
 
 
 @pytest.mark.slow
 def test_the_database_alone_is_enough_to_go_on(fast_folder: Path) -> None:
-    instance, alone = Corpus(str(fast_folder / "made")).create(), Corpus(str(fast_folder / "alone"))
-    sync(instance, FIRST)
+    corpus, alone = Corpus(str(fast_folder / "made")).create(), Corpus(str(fast_folder / "alone"))
+    sync(corpus, FIRST)
     (fast_folder / "alone").mkdir()
     with closing(sqlite3.connect(fast_folder / "made" / "corpus.db")) as connection:
         connection.execute("VACUUM INTO ?", (str(fast_folder / "alone" / "corpus.db"),))
     sync(alone, SECOND)
-    sync(instance, SECOND)
+    sync(corpus, SECOND)
     assert alone.snapshot().check() == []
-    hits, here = (corpus.snapshot().search("chunk", "temples", 9, NOBODY) for corpus in (instance, alone))
+    hits, here = (store.snapshot().search("chunk", "temples", 9, NOBODY) for store in (corpus, alone))
     assert len(here) == len(hits) > 0
 
 
 def test_a_database_of_another_application(fast_folder: Path) -> None:
     other_path = other_database(fast_folder / "places.sqlite")
-    assert "another application's SQLite database" in refused(other_path)
+    assert "another application's SQLite database" in refusal_of(other_path)
     (fast_folder / "folder").mkdir()
     shutil.copy(other_path, fast_folder / "folder" / "corpus.db")
-    assert "another application's SQLite database (application id 0x0" in refused(fast_folder / "folder")
+    assert "another application's SQLite database (application id 0x0" in refusal_of(fast_folder / "folder")
 
 
 def test_a_text_named_like_the_database(fast_folder: Path) -> None:
     (fast_folder / "corpus.db").write_text("hello " * 100)
-    assert "corpus.db is not a database" in refused(fast_folder)
+    assert "corpus.db is not a database" in refusal_of(fast_folder)
 
 
 def test_a_newer_schema(corpus: Corpus) -> None:
@@ -193,12 +193,12 @@ print(json.dumps(said))
 """
 
 
-def as_somebody_else(corpus: Corpus, text: str) -> dict[str, object]:
-    command = [sys.executable, "-c", AS_SOMEBODY_ELSE, corpus.path, text]
+def run_as_other_user(corpus: Corpus, user: str) -> dict[str, object]:
+    command = [sys.executable, "-c", AS_SOMEBODY_ELSE, corpus.path, user]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    data: dict[str, object] = json.loads(done.stdout)
-    return data
+    outcomes: dict[str, object] = json.loads(done.stdout)
+    return outcomes
 
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
@@ -213,31 +213,31 @@ def test_a_store_that_may_only_be_read_can_be_searched(corpus: Corpus, is_open: 
         with corpus.writer() as writer:
             writer.touch(writer.sources()["a.txt"].but(mtime_ns=7))
     share(corpus.path, grp.getgrgid(65534).gr_name)
-    data = as_somebody_else(corpus, "nobody")
-    assert (data["search"], data["nearest"], data["check"]) == (1, 3, [])
-    assert "StoreError" in str(data["write"])
-    assert "it may only be read" in str(data["write"])
-    assert "Searching works. To write, get the permission" in str(data["write"])
-    assert "Name a path in a folder of your own" in str(data["create"])
+    outcomes = run_as_other_user(corpus, "nobody")
+    assert (outcomes["search"], outcomes["nearest"], outcomes["check"]) == (1, 3, [])
+    assert "StoreError" in str(outcomes["write"])
+    assert "it may only be read" in str(outcomes["write"])
+    assert "Searching works. To write, get the permission" in str(outcomes["write"])
+    assert "Name a path in a folder of your own" in str(outcomes["create"])
 
 
 @pytest.mark.slow
 @needs_root
 def test_a_store_that_may_not_be_read(corpus: Corpus) -> None:
-    message = as_somebody_else(corpus, "nobody")
+    outcomes = run_as_other_user(corpus, "nobody")
     for use in ("write", "search", "nearest", "check"):
-        assert "it may not be read" in str(message[use])
-        assert f"spolia repair --shared-group GROUP --store {corpus.path}" in str(message[use])
+        assert "it may not be read" in str(outcomes[use])
+        assert f"spolia repair --shared-group GROUP --store {corpus.path}" in str(outcomes[use])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [3_000, 40_000, 200_000, 900_000, 1_300_000])
 def test_a_full_disk_loses_nothing_and_can_be_read(corpus: Corpus, limit: int) -> None:
     """Files may not grow beyond a limit: each step of writing comes to it at another one."""
-    data = as_somebody_else(corpus, str(limit))
-    assert "the disk is full, or a quota or limit is reached" in str(data["write"])
-    assert "Published data is complete. Free some space and repeat." in str(data["write"])
-    assert (data["search"], data["nearest"], data["check"]) == (1, 3, [])
+    outcomes = run_as_other_user(corpus, str(limit))
+    assert "the disk is full, or a quota or limit is reached" in str(outcomes["write"])
+    assert "Published data is complete. Free some space and repeat." in str(outcomes["write"])
+    assert (outcomes["search"], outcomes["nearest"], outcomes["check"]) == (1, 3, [])
     sync(corpus, FIRST)
     assert corpus.snapshot().check() == []
     assert not list(Path(corpus.path).rglob("*.tmp"))

@@ -27,14 +27,14 @@ ELSEWHERE = ("graphs.", "databases.", "migrate.", "vectors.join", "vectors.move"
 compaction."""
 
 
-def results(folder: Path, *arguments: str, module: str = "tests.stores.kills") -> list[dict[str, Any]]:
+def run_kills(folder: Path, *arguments: str, module: str = "tests.stores.kills") -> list[dict[str, Any]]:
     command = [sys.executable, "-m", module, str(folder), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def wrong_after(killed: list[dict[str, Any]]) -> dict[str, Any]:
+def problems_after(killed: list[dict[str, Any]]) -> dict[str, Any]:
     """What is wrong after each kill, without the damage that is there until it is mended."""
     for result in killed:
         if str(result["at"]).startswith("forget") and result["killed"]:
@@ -57,12 +57,12 @@ def test_what_a_killed_maker_left_beside_the_store_is_swept(fast_folder: Path) -
     left.mkdir()
     (path.with_name("[a] b.spolia.tmp1")).mkdir()  # a process that lives
     Corpus(str(path)).create()
-    assert sorted(found_path.name for found_path in fast_folder.iterdir()) == ["[a] b.spolia", "[a] b.spolia.tmp1"]
+    assert sorted(entry.name for entry in fast_folder.iterdir()) == ["[a] b.spolia", "[a] b.spolia.tmp1"]
 
 
 def test_killed_anywhere_nothing_is_lost_and_repeating_gives_the_same(fast_folder: Path) -> None:
     points = [point for point in FAIL_POINTS if not point.startswith(ELSEWHERE)]
-    end, *killed = results(fast_folder, *points, "--random", str(KILLS), "1")
+    end, *killed = run_kills(fast_folder, *points, "--random", str(KILLS), "1")
     assert end["wrong"] == []
-    assert wrong_after(killed) == {}
+    assert problems_after(killed) == {}
     assert {result["at"] for result in killed if result["killed"]} >= set(points)

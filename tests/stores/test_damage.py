@@ -64,7 +64,7 @@ def odd(folder: Path) -> None:
     (folder / "checksums.json").write_text("[1, 2]")
 
 
-def copied(corpus: Corpus) -> Corpus:
+def copy_store(corpus: Corpus) -> Corpus:
     """The same store in a place where this process has nothing open."""
     return Corpus(str(shutil.copytree(corpus.path, corpus.path + ".copy")))
 
@@ -72,7 +72,7 @@ def copied(corpus: Corpus) -> Corpus:
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [shutil.rmtree, emptied, garbled, nested, odd, forgotten])
 def test_a_damaged_lexical_index_is_refused_and_built_again_by_the_next_writer(corpus: Corpus, damage: Damage) -> None:
-    copy = copied(corpus)
+    copy = copy_store(corpus)
     damage(index_of(copy))
     assert any("lexical index" in problem for problem in copy.snapshot().check())
     with pytest.raises(StoreCorrupt, match=r"lexical index .* It is derived: write spolia repair"):
@@ -106,7 +106,7 @@ def test_an_index_that_lacks_a_node_or_has_one_too_many_is_found(corpus: Corpus)
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink, lambda path: path.write_bytes(b"")])
 def test_a_cut_segment_is_refused_and_its_texts_are_embedded_again(corpus: Corpus, damage: Damage) -> None:
-    copy = copied(corpus)
+    copy = copy_store(corpus)
     damage(segment_of(copy))
     assert any("vector segment" in problem for problem in copy.snapshot().check())
     with pytest.raises(StoreCorrupt, match=r"vector segment .* Write spolia repair"):
@@ -137,7 +137,7 @@ def test_repairing_a_whole_store_changes_nothing(corpus: Corpus) -> None:
 
 
 def test_a_damaged_database_is_found(corpus: Corpus) -> None:
-    copy = copied(corpus)
+    copy = copy_store(corpus)
     path = Path(copy.path) / "corpus.db"
     content = bytearray(path.read_bytes())
     for page in range(5, len(content) // 4096):
@@ -164,7 +164,7 @@ DAMAGED_ROWS = {
 def test_a_row_that_does_not_hold_what_it_should_says_that_the_store_is_damaged(
     corpus: Corpus, table: str, change: str
 ) -> None:
-    copy = copied(corpus)
+    copy = copy_store(corpus)
     with closing(sqlite3.connect(Path(copy.path) / "corpus.db")) as connection, connection:
         connection.execute("PRAGMA foreign_keys = off")
         connection.execute(f"UPDATE {table} SET {change}")

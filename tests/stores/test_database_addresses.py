@@ -67,10 +67,10 @@ def test_no_password_passes_whatever_it_holds(password: str) -> None:
     ],
 )  # fmt: skip
 def test_an_address_without_a_password_is_taken_as_libpq_reads_it(address: str) -> None:
-    results_by_keyword = {
+    values_by_keyword = {
         part.keyword: part.val for part in pq.Conninfo.parse(parse_address(address).server.encode()) if part.val
     }
-    assert results_by_keyword[b"dbname"] == b"texts"
+    assert values_by_keyword[b"dbname"] == b"texts"
 
 
 def test_the_rows_of_a_database_may_name_a_variable_for_the_password() -> None:

@@ -14,7 +14,7 @@ BACKENDS = ("folder", "postgres")
 pytestmark = pytest.mark.slow
 
 
-def noted(corpus: Corpus) -> int:
+def noted_key(corpus: Corpus) -> int:
     with corpus.writer() as writer:
         return writer.embedded_to.get(KEY, 0)
 
@@ -25,18 +25,18 @@ def last_key(corpus: Corpus) -> int:
 
 
 def test_a_publication_with_vectors_notes_its_last_node(corpus: Corpus) -> None:
-    assert noted(corpus) == last_key(corpus) > 0
-    previous_count = noted(corpus)
+    assert noted_key(corpus) == last_key(corpus) > 0
+    previous_key = noted_key(corpus)
     sync(corpus, SECOND)
-    assert noted(corpus) == last_key(corpus) > previous_count
+    assert noted_key(corpus) == last_key(corpus) > previous_key
 
 
 def test_a_publication_without_vectors_notes_nothing_and_the_texts_are_given_later(corpus: Corpus) -> None:
-    previous_count = noted(corpus)
+    previous_key = noted_key(corpus)
     with corpus.writer() as writer:
         put(writer, "new.txt", "A text that waits for its model.")
         writer.publish(embedded=False)
-    assert noted(corpus) == previous_count
+    assert noted_key(corpus) == previous_key
     with corpus.writer() as writer:
         assert [text for _, text in writer.unembedded(*KEY)] == ["A text t\nA text that waits for its model."]
 
@@ -50,13 +50,13 @@ def test_a_repair_looks_at_all_nodes_again(corpus: Corpus) -> None:
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)
 def test_a_lost_segment_makes_its_texts_count_as_not_embedded(corpus: Corpus) -> None:
-    assert noted(corpus)
+    assert noted_key(corpus)
     cut_a_segment(corpus)
     with corpus.writer() as writer:  # which notices that a file is shorter than it was written
         assert writer.embedded_to == {}
         assert add_missing_vectors(writer) == len({text for text in FIRST.values() for text in text.splitlines()})
         writer.publish()
-    assert noted(corpus) == last_key(corpus)
+    assert noted_key(corpus) == last_key(corpus)
 
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)
@@ -68,4 +68,4 @@ def test_a_damaged_note_is_found_and_mended(corpus: Corpus) -> None:
     )
     mend(corpus, {})
     assert corpus.latest().check(deep=True) == []
-    assert noted(corpus) <= last_key(corpus)
+    assert noted_key(corpus) <= last_key(corpus)

@@ -28,7 +28,15 @@ from spolia.stores.vectors.graphs import (
 )
 from spolia.stores.vectors.placement import PlacedVectors, Rows
 from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch
-from tests.stores.vector_fixtures import EMBEDDER, SETTINGS, drawn, graph_search, kept, placed_in, recall
+from tests.stores.vector_fixtures import (
+    EMBEDDER,
+    SETTINGS,
+    drawn_vectors,
+    graph_search,
+    placed_in,
+    recall,
+    write_segments,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, DIMENSION = 8_000, 24
@@ -41,7 +49,9 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Two segments with graphs and a small one without; some rows are of two nodes, some of none."""
     metric: Metric = request.param
     store = tmp_path_factory.mktemp(metric)
-    parts = [drawn(rows, DIMENSION, seed, unit=metric == "cosine") for seed, rows in enumerate((ROWS, ROWS, 700))]
+    parts = [
+        drawn_vectors(rows, DIMENSION, seed, unit=metric == "cosine") for seed, rows in enumerate((ROWS, ROWS, 700))
+    ]
     if metric == "dot":
         parts = [part * np.random.default_rng(8).uniform(0.2, 3, (len(part), 1)).astype(np.float32) for part in parts]
     rows = np.arange(2 * ROWS + 700)
@@ -51,13 +61,13 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return graph_search(store, placed, metric), placed
 
 
-def asked(metric: Metric) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    return drawn(40, DIMENSION, 77, unit=metric == "cosine")
+def queries_of(metric: Metric) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return drawn_vectors(40, DIMENSION, 77, unit=metric == "cosine")
 
 
 def masks(placed: PlacedVectors) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None]:
     draw, count = np.random.default_rng(3), len(placed.keys)
-    near = placed.vectors(placed.places) @ asked("cosine")[0]
+    near = placed.vectors(placed.places) @ queries_of("cosine")[0]
     return {
         "all": None,
         **{f"random {share}": draw.random(count) < share for share in (0.7, 0.3, 0.1, 0.01)},
@@ -72,15 +82,15 @@ def masks(placed: PlacedVectors) -> dict[str, np.ndarray[tuple[int, ...], np.dty
 @pytest.mark.slow
 def test_nearly_all_is_found_and_nothing_else(built: Built) -> None:
     search, placed = built
-    exact, queries = ExactSearch(placed, search.metric), asked(search.metric)
+    exact, queries = ExactSearch(placed, search.metric), queries_of(search.metric)
     for name, mask in masks(placed).items():
         allowed = Allowed(placed.keys, mask)
-        hits, right = search.search(queries, 10, allowed), exact.search(queries, 10, allowed)
-        assert [len(ranking) for ranking in hits] == [min(10, allowed.count)] * len(queries), name
-        assert all(allowed.holds(key for key, _ in ranking).all() for ranking in hits), name
+        rankings, right = search.search(queries, 10, allowed), exact.search(queries, 10, allowed)
+        assert [len(ranking) for ranking in rankings] == [min(10, allowed.count)] * len(queries), name
+        assert all(allowed.holds(key for key, _ in ranking).all() for ranking in rankings), name
         if allowed.count:
-            assert recall(hits, right) >= (0.98 if mask is None else 0.99), name
-        for ours, theirs in zip(hits, right, strict=True):
+            assert recall(rankings, right) >= (0.98 if mask is None else 0.99), name
+        for ours, theirs in zip(rankings, right, strict=True):
             assert ours == sorted(ours, key=lambda pair: (-pair[1], pair[0])), name
             same = dict(ours).keys() & dict(theirs).keys()
             assert all(dict(ours)[key] == dict(theirs)[key] for key in same), name
@@ -89,7 +99,7 @@ def test_nearly_all_is_found_and_nothing_else(built: Built) -> None:
 @pytest.mark.slow
 def test_one_query_finds_what_it_finds_among_many(built: Built) -> None:
     search, placed = built
-    queries = asked(search.metric)
+    queries = queries_of(search.metric)
     for mask in masks(placed).values():
         allowed = Allowed(placed.keys, mask)
         assert search.search(queries, 10, allowed) == [search.search(q[None], 10, allowed)[0] for q in queries]
@@ -106,23 +116,23 @@ def test_graphs_are_used_and_not_only_compared(built: Built, monkeypatch: pytest
         return nearest(graph, query, count, expansion)
 
     monkeypatch.setattr(VectorGraph, "nearest", noted)
-    search.search(asked(search.metric)[:1], 10, Allowed(placed.keys))
+    search.search(queries_of(search.metric)[:1], 10, Allowed(placed.keys))
     assert len(walked) == 2
-    search.search(asked(search.metric)[:1], 10, Allowed(placed.keys, masks(placed)["random 0.01"]))
+    search.search(queries_of(search.metric)[:1], 10, Allowed(placed.keys, masks(placed)["random 0.01"]))
     assert len(walked) == 2
 
 
 @pytest.mark.slow
 def test_all_nodes_can_be_asked_for(built: Built) -> None:
     search, placed = built
-    hits = search.search(asked(search.metric)[:1], len(placed.keys) + 5, Allowed(placed.keys))[0]
+    hits = search.search(queries_of(search.metric)[:1], len(placed.keys) + 5, Allowed(placed.keys))[0]
     assert sorted(key for key, _ in hits) == placed.keys.tolist()
 
 
 @pytest.mark.slow
 def test_threads_find_the_same(built: Built) -> None:
     search, placed = built
-    allowed, queries = Allowed(placed.keys), asked(search.metric)
+    allowed, queries = Allowed(placed.keys), queries_of(search.metric)
     right = search.search(queries, 10, allowed)
     wrong: list[int] = []
 
@@ -144,7 +154,7 @@ def test_threads_find_the_same(built: Built) -> None:
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Path:
-    return kept(tmp_path, drawn(600, 12))[0]
+    return write_segments(tmp_path, drawn_vectors(600, 12))[0]
 
 
 @pytest.fixture
@@ -155,16 +165,16 @@ def graph(tmp_path: Path, segment: Path) -> Path:
 
 
 def test_the_same_segment_gives_the_same_graph(segment: Path, graph: Path) -> None:
-    content = graph.read_bytes()
+    graph_bytes = graph.read_bytes()
     build_graph(graph, segment, "cosine", SETTINGS)
-    assert graph.read_bytes() == content
+    assert graph.read_bytes() == graph_bytes
     assert not list(graph.parent.glob("*.tmp"))
 
 
 @pytest.mark.parametrize("cut", [0, 5, 11, 12, 40, 300, 3_000, 30_000])
 def test_a_cut_graph_is_refused_and_not_followed(segment: Path, graph: Path, cut: int) -> None:
-    content = graph.read_bytes()
-    graph.write_bytes(content[:-cut] if cut else b"")
+    graph_bytes = graph.read_bytes()
+    graph.write_bytes(graph_bytes[:-cut] if cut else b"")
     with pytest.raises(StoreCorrupt, match="is damaged: its end is missing"):
         VectorGraph(graph, segment)
     assert not is_whole(graph, segment)
@@ -172,25 +182,27 @@ def test_a_cut_graph_is_refused_and_not_followed(segment: Path, graph: Path, cut
 
 @pytest.mark.slow
 def test_any_changed_byte_is_refused(segment: Path, graph: Path) -> None:
-    content = graph.read_bytes()
+    graph_bytes = graph.read_bytes()
     draw = np.random.default_rng(1)
-    for position in [*draw.integers(0, len(content), 60), *range(len(content) - 30, len(content))]:
-        graph.write_bytes(content[:position] + bytes([content[position] ^ 0x41]) + content[position + 1 :])
+    for position in [*draw.integers(0, len(graph_bytes), 60), *range(len(graph_bytes) - 30, len(graph_bytes))]:
+        graph.write_bytes(graph_bytes[:position] + bytes([graph_bytes[position] ^ 0x41]) + graph_bytes[position + 1 :])
         with pytest.raises(StoreCorrupt, match="is damaged"):
             VectorGraph(graph, segment)
 
 
 def test_a_graph_of_another_segment_is_refused(tmp_path: Path, graph: Path) -> None:
-    other_value = kept(tmp_path, drawn(600, 12, seed=9))[0]  # takes the place and number of the first
+    other_segment = write_segments(tmp_path, drawn_vectors(600, 12, seed=9))[
+        0
+    ]  # takes the place and number of the first
     with pytest.raises(StoreCorrupt, match="of another segment"):
-        VectorGraph(graph, other_value)
+        VectorGraph(graph, other_segment)
     build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100))
-    VectorGraph(graph, other_value)
+    VectorGraph(graph, other_segment)
 
 
 def test_damaged_graphs_are_said_and_built_again(tmp_path: Path, segment: Path, graph: Path) -> None:
-    content = graph.read_bytes()
-    graph.write_bytes(b"\0" * 64 + content[64:])
+    graph_bytes = graph.read_bytes()
+    graph.write_bytes(b"\0" * 64 + graph_bytes[64:])
     settings = SETTINGS.but(above=100)
     build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings)  # nothing is read
     ((path, wrong),) = damaged_graphs(tmp_path).items()
@@ -198,7 +210,7 @@ def test_damaged_graphs_are_said_and_built_again(tmp_path: Path, segment: Path, 
     path.unlink()
     build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings)
     assert damaged_graphs(tmp_path) == {}
-    assert graph.read_bytes() == content
+    assert graph.read_bytes() == graph_bytes
 
 
 def test_graphs_of_segments_that_are_gone_are_swept(tmp_path: Path, graph: Path) -> None:
@@ -241,7 +253,7 @@ build_graphs(Path(sys.argv[1]), EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.b
     ],
 )
 def test_a_killed_building_goes_on(tmp_path: Path, point: str, left: int) -> None:
-    kept(tmp_path, drawn(600, 12), drawn(600, 12, seed=1))
+    write_segments(tmp_path, drawn_vectors(600, 12), drawn_vectors(600, 12, seed=1))
     command = [sys.executable, "-c", BUILD, str(tmp_path)]
     killed = subprocess.run(command, cwd=ROOT, env={**os.environ, "SPOLIA_FAIL_POINT": point}, check=False)
     assert killed.returncode == -signal.SIGKILL

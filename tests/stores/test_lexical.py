@@ -22,9 +22,9 @@ QUESTIONS = ("w1", "w2 w40", "w300 w2 w7", "w90 w91 w92 w93", "nowhere", "w0 w0 
 
 def drawn_texts(draw: np.random.Generator, lengths: tuple[int, int]) -> list[str]:
     """Texts of so many words, of which some are in most of them and most in hardly any."""
-    sample = np.minimum(draw.zipf(1.3, (NODES, lengths[1] - 1)) - 1, 999)
+    term_rows = np.minimum(draw.zipf(1.3, (NODES, lengths[1] - 1)) - 1, 999)
     ends = draw.integers(*lengths, NODES)
-    return [" ".join(f"w{term}" for term in terms[:end]) for terms, end in zip(sample, ends, strict=True)]
+    return [" ".join(f"w{term}" for term in terms[:end]) for terms, end in zip(term_rows, ends, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +38,14 @@ def lexical(tmp_path_factory: pytest.TempPathFactory) -> Lexical:
 
 
 def masks() -> dict[str, Mask]:
-    draw, position = np.random.default_rng(1), np.arange(NODES)
+    draw, positions = np.random.default_rng(1), np.arange(NODES)
     shares = {f"{share:.1%} of all": draw.random(NODES) < share for share in (0.9, 0.2, 0.06, 0.01, 0.001)}
     return shares | {
-        "one run": (position >= 1_000) & (position < 4_000),
-        "first and last": (position < 500) | (position == NODES - 1),
-        "as many runs as can be": (position % 1_000 < 700),
-        "all": position >= 0,
-        "none": position < 0,
+        "one run": (positions >= 1_000) & (positions < 4_000),
+        "first and last": (positions < 500) | (positions == NODES - 1),
+        "as many runs as can be": (positions % 1_000 < 700),
+        "all": positions >= 0,
+        "none": positions < 0,
     }
 
 
@@ -94,8 +94,8 @@ def test_what_may_be_read_is_found_as_by_an_index_of_nothing_else(
             ranking = reference.search(question, NODES, require_all=every)
             for top_k in (1, TOP_K, NODES):
                 assert lexical.search(question, top_k, readable, require_all=every) == ranking[:top_k]
-                is_held = among.holds(key for key, _ in ranking)
-                expected = [pair for pair, is_in in zip(ranking, is_held, strict=True) if is_in]
+                memberships = among.holds(key for key, _ in ranking)
+                expected = [pair for pair, is_in in zip(ranking, memberships, strict=True) if is_in]
                 assert lexical.search(question, top_k, readable, among, require_all=every) == expected[:top_k]
 
 

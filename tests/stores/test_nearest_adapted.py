@@ -17,7 +17,7 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import AdaptedSearch, follow, key_differences
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.stores.vectors.segment_search import ExactSearch
-from tests.stores.vector_fixtures import drawn, placed_in, recall
+from tests.stores.vector_fixtures import drawn_vectors, placed_in, recall
 
 ROWS, DIMENSION = 3_000, 16
 
@@ -44,12 +44,12 @@ class InSQLite:
         self.asked.append(top_k)
         rows = self.rows.execute("SELECT key, vector FROM v").fetchall()
         vectors = np.stack([np.frombuffer(vector, "<f4") for _, vector in rows])
-        results = []
+        rankings = []
         for query in queries:
             scores = -np.linalg.norm(vectors - query, axis=1) if self.metric == "euclidean" else vectors @ query
             best = np.argsort(-scores, kind="stable")[:top_k]
-            results.append([(rows[position][0], round(float(scores[position]), 2)) for position in best])
-        return results
+            rankings.append([(rows[position][0], round(float(scores[position]), 2)) for position in best])
+        return rankings
 
     def keys(self) -> Iterator[int]:
         return iter([key for (key,) in self.rows.execute("SELECT key FROM v")])
@@ -63,7 +63,7 @@ def both(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[InSQLite, PlacedVectors]:
     monkeypatch.setattr(external_index, "_COMPARED", 100)
-    placed = placed_in(tmp_path / "store", drawn(ROWS, DIMENSION, unit=request.param == "cosine"))
+    placed = placed_in(tmp_path / "store", drawn_vectors(ROWS, DIMENSION, unit=request.param == "cosine"))
     index = InSQLite(tmp_path / "index.db", request.param)
     follow(index, zip(placed.keys.tolist(), placed.vectors(placed.places), strict=True), ())
     return index, placed
@@ -73,30 +73,30 @@ def both(
 def test_it_finds_what_exact_search_finds(both: tuple[InSQLite, PlacedVectors], share: float | None) -> None:
     index, placed = both
     mask = None if share is None else np.random.default_rng(2).random(ROWS) < share
-    allowed, queries = Allowed(placed.keys, mask), drawn(8, DIMENSION, 4)
-    hits = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
-    assert hits == ExactSearch(placed, index.metric).search(queries, 10, allowed)
+    allowed, queries = Allowed(placed.keys, mask), drawn_vectors(8, DIMENSION, 4)
+    rankings = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
+    assert rankings == ExactSearch(placed, index.metric).search(queries, 10, allowed)
     assert bool(index.asked) == (allowed.count > 100)
 
 
 def test_what_is_allowed_far_from_the_query_is_found_too(both: tuple[InSQLite, PlacedVectors]) -> None:
     index, placed = both
-    query = drawn(1, DIMENSION, 4)
+    query = drawn_vectors(1, DIMENSION, 4)
     near = placed.vectors(placed.places) @ query[0]
     allowed = Allowed(placed.keys, near < np.quantile(near, 0.3))
-    hits = AdaptedSearch(index, placed, index.metric).search(query, 10, allowed)
-    assert hits == ExactSearch(placed, index.metric).search(query, 10, allowed)
+    rankings = AdaptedSearch(index, placed, index.metric).search(query, 10, allowed)
+    assert rankings == ExactSearch(placed, index.metric).search(query, 10, allowed)
     assert index.asked == sorted(index.asked)
     assert len(index.asked) > 1
 
 
 def test_what_the_database_holds_beyond_the_generation_is_passed_over(both: tuple[InSQLite, PlacedVectors]) -> None:
     index, placed = both
-    queries = drawn(8, DIMENSION, 4)
+    queries = drawn_vectors(8, DIMENSION, 4)
     follow(index, [(key, query) for key, query in zip(range(90_000, 90_008), queries, strict=True)], ())
     allowed = Allowed(placed.keys)
-    hits = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
-    assert hits == ExactSearch(placed, index.metric).search(queries, 10, allowed)
+    rankings = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
+    assert rankings == ExactSearch(placed, index.metric).search(queries, 10, allowed)
 
 
 def test_a_database_that_is_gone_is_done_without(
@@ -110,15 +110,15 @@ def test_a_database_that_is_gone_is_done_without(
     monkeypatch.setattr(index, "search", gone)
     noted: list[str] = []
     monkeypatch.setattr(external_index, "note", noted.append)
-    allowed, queries = Allowed(placed.keys), drawn(3, DIMENSION, 4)
-    hits = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
-    assert recall(hits, ExactSearch(placed, index.metric).search(queries, 10, allowed)) == 1.0
+    allowed, queries = Allowed(placed.keys), drawn_vectors(3, DIMENSION, 4)
+    rankings = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
+    assert recall(rankings, ExactSearch(placed, index.metric).search(queries, 10, allowed)) == 1.0
     assert noted == ["The server refused the connection. Vectors were compared one by one instead, which is slower."]
 
 
 @pytest.mark.slow
 def test_following_can_be_repeated_and_is_checked(tmp_path: Path) -> None:
-    index, vectors = InSQLite(tmp_path / "index.db", "cosine"), drawn(2_500, DIMENSION)
+    index, vectors = InSQLite(tmp_path / "index.db", "cosine"), drawn_vectors(2_500, DIMENSION)
     keys = np.arange(2_500)
     added = list(zip(keys.tolist(), vectors, strict=True))
     assert key_differences(index, keys[:0]) == ""

@@ -16,7 +16,7 @@ from spolia.stores.definition import Metric
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.stores.vectors.segment_search import ExactSearch
-from tests.stores.vector_fixtures import compared, drawn, placed_in
+from tests.stores.vector_fixtures import compare_all, drawn_vectors, placed_in
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
 
@@ -36,29 +36,29 @@ def test_it_finds_what_comparing_all_finds(
     metric: Metric, rows: list[int], nodes: int, share: float | None, top_k: int, coarse: bool, seed: int
 ) -> None:
     draw = np.random.default_rng(seed)
-    parts = [drawn(count, 12, seed + number, unit=metric == "cosine") for number, count in enumerate(rows)]
+    parts = [drawn_vectors(count, 12, seed + number, unit=metric == "cosine") for number, count in enumerate(rows)]
     if coarse and metric != "cosine":
         parts = [np.rint(part) for part in parts]  # many nodes with equal scores
     places = draw.integers(0, sum(rows), nodes)  # rows of several nodes, and of none
     with tempfile.TemporaryDirectory() as folder:
         placed = placed_in(Path(folder), *parts, places=places)
         allowed = Allowed(placed.keys, None if share is None else draw.random(nodes) < share)
-        queries = np.concatenate([drawn(3, 12, seed + 50, unit=False), np.zeros((1, 12), np.float32)])
+        queries = np.concatenate([drawn_vectors(3, 12, seed + 50, unit=False), np.zeros((1, 12), np.float32)])
         search = ExactSearch(placed, metric)
-        hits = search.search(queries, top_k, allowed)
-        right = compared(metric, queries, np.concatenate(parts)[places], allowed, top_k)
-    assert [len(ranking) for ranking in hits] == [min(top_k, allowed.count)] * 4
-    for ours, theirs in zip(hits, right, strict=True):
+        rankings = search.search(queries, top_k, allowed)
+        right = compare_all(metric, queries, np.concatenate(parts)[places], allowed, top_k)
+    assert [len(ranking) for ranking in rankings] == [min(top_k, allowed.count)] * 4
+    for ours, theirs in zip(rankings, right, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-6)
         scores = dict(theirs)
         if coarse and metric == "dot":  # whole numbers have no rounding: ties are by key
             assert [key for key, _ in ours] == [key for key, _ in theirs]
         assert all(score == pytest.approx(scores.get(key, theirs[-1][1]), abs=1e-6) for key, score in ours)
-    assert hits == [search.search(query[None], top_k, allowed)[0] for query in queries]
+    assert rankings == [search.search(query[None], top_k, allowed)[0] for query in queries]
 
 
 def test_equal_scores_are_in_the_order_of_keys(tmp_path: Path) -> None:
-    same = np.tile(drawn(1, 8), (900, 1))
+    same = np.tile(drawn_vectors(1, 8), (900, 1))
     placed = placed_in(tmp_path, same[:600], same[600:])
     mask = np.ones(900, dtype=np.bool_)
     mask[3] = False
@@ -69,17 +69,17 @@ def test_equal_scores_are_in_the_order_of_keys(tmp_path: Path) -> None:
 
 
 def test_far_from_the_origin_the_distance_keeps_its_digits(tmp_path: Path) -> None:
-    vectors = drawn(2_000, 16, unit=False) * np.float32(0.01) + np.float32(100)
+    vectors = drawn_vectors(2_000, 16, unit=False) * np.float32(0.01) + np.float32(100)
     placed = placed_in(tmp_path, vectors)
     allowed = Allowed(placed.keys)
-    hits = ExactSearch(placed, "euclidean").search(vectors[:3] + np.float32(0.001), 10, allowed)
-    right = compared("euclidean", vectors[:3] + np.float32(0.001), vectors, allowed, 10)
-    assert [[key for key, _ in ranking] for ranking in hits] == [[key for key, _ in ranking] for ranking in right]
+    rankings = ExactSearch(placed, "euclidean").search(vectors[:3] + np.float32(0.001), 10, allowed)
+    right = compare_all("euclidean", vectors[:3] + np.float32(0.001), vectors, allowed, 10)
+    assert [[key for key, _ in ranking] for ranking in rankings] == [[key for key, _ in ranking] for ranking in right]
 
 
 def test_a_group_without_nodes() -> None:
     nothing = PlacedVectors(np.zeros(0, np.int64), [], np.zeros(0, np.int64))
-    assert ExactSearch(nothing).search(drawn(2, 8), 5, Allowed(nothing.keys)) == [[], []]
+    assert ExactSearch(nothing).search(drawn_vectors(2, 8), 5, Allowed(nothing.keys)) == [[], []]
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_a_group_without_nodes() -> None:
     ],
 )
 def test_queries_that_cannot_be_are_refused(tmp_path: Path, queries: Vectors, said: str) -> None:
-    placed = placed_in(tmp_path, drawn(20, 8))
+    placed = placed_in(tmp_path, drawn_vectors(20, 8))
     with pytest.raises(StoreError, match=said):
         ExactSearch(placed).search(queries, 3, Allowed(placed.keys))
 
 
 def test_what_is_allowed_must_be_of_the_same_nodes(tmp_path: Path) -> None:
-    placed = placed_in(tmp_path, drawn(20, 8))
+    placed = placed_in(tmp_path, drawn_vectors(20, 8))
     with pytest.raises(StoreError, match="19 nodes can be allowed, where 20 have vectors"):
-        ExactSearch(placed).search(drawn(1, 8), 3, Allowed(placed.keys[1:]))
+        ExactSearch(placed).search(drawn_vectors(1, 8), 3, Allowed(placed.keys[1:]))

@@ -67,9 +67,9 @@ class Colours(Value):
 
 
 def _unit(rows: Sequence[Sequence[float]]) -> Vectors:
-    unit_rows = np.asarray(rows, np.float32).reshape(-1, 3)
-    lengths = np.linalg.norm(unit_rows, axis=1, keepdims=True)
-    return np.asarray(np.divide(unit_rows, lengths, out=np.zeros_like(unit_rows), where=lengths > 0))
+    vectors = np.asarray(rows, np.float32).reshape(-1, 3)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
 
 
 def png(colour: str) -> bytes:
@@ -83,7 +83,7 @@ def pictures_of(corpus: Corpus, *embedders: Embedder) -> NodeGroup:
     return corpus.group("picture", Definition(Regions("image", wordless=True), embeddings=embeddings))
 
 
-def shown(name: str, caption: str, *, image: str) -> Document:
+def picture_document(name: str, caption: str, *, image: str) -> Document:
     return Document(name, "Stones.", name, regions=(Region("image", 7, 7, image=image, caption=caption),))
 
 
@@ -116,7 +116,9 @@ def test_words_find_what_is_seen(corpus: Corpus, folder: Path) -> None:
     assert not isinstance(HashingEmbedder(), ImageEmbedder)
     group = pictures_of(corpus, colours)
     plan = planned(folder, corpus, groups=[group])
-    assert [(entry.pictures, entry.texts) for entry in plan.groups if entry.group == "picture"] == [(3, 0)]
+    assert [(plan_entry.pictures, plan_entry.texts) for plan_entry in plan.groups if plan_entry.group == "picture"] == [
+        (3, 0)
+    ]
     report = sync(folder, corpus, groups=[group])
     assert (report.unmade, report.failed, report.embedded) == ((), (), 3)
     assert len(colours.said) == 3  # the red one, which is in two documents, once
@@ -127,10 +129,12 @@ def test_words_find_what_is_seen(corpus: Corpus, folder: Path) -> None:
         assert {item.node.uri for item in ranked if item.score > 0.9} == uris
         node = next(iter(ranked)).node
         data = snapshot.image(node.document, str(dict(node.meta)["image"]), ALL)
-        assert Image.open(io.BytesIO(data)).getpixel((5, 5)) == tuple(255 * (hue == entry) for entry in HUES)
+        assert Image.open(io.BytesIO(data)).getpixel((5, 5)) == tuple(255 * (hue == plan_entry) for plan_entry in HUES)
     assert sync(folder, corpus, groups=[group]).embedded == 0
     second_plan = planned(folder, corpus, groups=[corpus.group("again", group.definition)])
-    assert [(entry.pictures, entry.known) for entry in second_plan.groups if entry.group == "again"] == [(0, 3)]
+    assert [
+        (plan_entry.pictures, plan_entry.known) for plan_entry in second_plan.groups if plan_entry.group == "again"
+    ] == [(0, 3)]
 
 
 @both
@@ -139,7 +143,7 @@ def test_another_caption_embeds_nothing(corpus: Corpus) -> None:
     corpus.create()
     for caption in ("A sunset", "A rose"):
         with corpus.writer() as writer:
-            writer.put_document(shown("d", caption, image="f00d"), (), SourceRow("d"), {"f00d": png("red")})
+            writer.put_document(picture_document("d", caption, image="f00d"), (), SourceRow("d"), {"f00d": png("red")})
             writer.unmake("d", writer.manifests)
             writer.publish()
         materialise([pictures_of(corpus, colours)])
@@ -153,13 +157,13 @@ def test_nodes_without_a_picture_are_embedded_by_their_text(corpus: Corpus) -> N
     colours = Colours()
     corpus.create()
     with corpus.writer() as writer:
-        document = shown("a", "A blue sky", image="")  # noted, and not kept
-        other_document = shown("b", "A green field", image="").but(
+        document = picture_document("a", "A blue sky", image="")  # noted, and not kept
+        other_document = picture_document("b", "A green field", image="").but(
             meta=(("image", "cover.png"),)
         )  # a field of the caller's
         writer.put_document(document, (), SourceRow("a"))
         writer.put_document(other_document, (), SourceRow("b"))
-        writer.put_document(shown("c", "A blue sky", image="f00d"), (), SourceRow("c"), {"f00d": png("red")})
+        writer.put_document(picture_document("c", "A blue sky", image="f00d"), (), SourceRow("c"), {"f00d": png("red")})
         writer.publish()
     materialise([pictures_of(corpus, colours)])
     assert colours.said == ["A blue sky", "A green field", png("red")]
@@ -172,7 +176,7 @@ def test_bytes_that_are_no_picture_concern_their_node_only(corpus: Corpus) -> No
     corpus.create()
     with corpus.writer() as writer:
         for name, data in (("a", png("red")), ("b", b"\x89PNG\r\n\x1a\nnone"), ("c", b""), ("d", png("blue"))):
-            document = shown(name, f"Picture {name}", image=f"{name}{name}")
+            document = picture_document(name, f"Picture {name}", image=f"{name}{name}")
             writer.put_document(document, (), SourceRow(f"{name}.pdf"), {f"{name}{name}": data})
         writer.publish()
     unread = materialise([pictures_of(corpus, colours)])
@@ -206,7 +210,7 @@ class Away(Colours):
 def test_what_lies_at_the_embedder_is_raised_and_nothing_kept(tmp_path: Path, error: Exception) -> None:
     corpus = Corpus(tmp_path / "s.spolia").create()
     with corpus.writer() as writer:
-        writer.put_document(shown("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("red")})
+        writer.put_document(picture_document("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("red")})
         writer.publish()
     with pytest.raises(type(error)):
         materialise([pictures_of(corpus, Away(error=error))])
@@ -218,7 +222,7 @@ def test_what_lies_at_the_embedder_is_raised_and_nothing_kept(tmp_path: Path, er
 def test_a_picture_that_was_not_put_is_said(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path / "s.spolia").create()
     with corpus.writer() as writer:
-        writer.put_document(shown("a", "Red", image="aa"), (), SourceRow("a"))
+        writer.put_document(picture_document("a", "Red", image="aa"), (), SourceRow("a"))
         writer.publish()
     with pytest.raises(StoreError, match="'a:picture:1' shows a picture that its document was put without"):
         materialise([pictures_of(corpus, Colours())])
@@ -227,14 +231,14 @@ def test_a_picture_that_was_not_put_is_said(tmp_path: Path) -> None:
 def test_a_group_goes_by_pictures_or_by_texts(tmp_path: Path) -> None:
     corpus, colours = Corpus(tmp_path / "s.spolia").create(), Colours()
     with corpus.writer() as writer:
-        writer.put_document(shown("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("blue")})
+        writer.put_document(picture_document("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("blue")})
         writer.publish()
     with pytest.raises(GroupError, match="Define two groups"):
         materialise([pictures_of(corpus, colours, HashingEmbedder())])
     materialise([corpus.group("picture", Definition(Regions("image", wordless=True)))])
     previous_snapshot = corpus.snapshot()
     materialise([pictures_of(corpus, colours)])  # the nodes were there, without vectors
-    assert [type(item) for item in colours.said] == [bytes]
+    assert [type(embedded_value) for embedded_value in colours.said] == [bytes]
     assert previous_snapshot.check() == corpus.snapshot().check() == []
     with pytest.raises(GroupError, match="Define two groups"):
         materialise([pictures_of(corpus, HashingEmbedder())])

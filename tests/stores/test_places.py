@@ -26,7 +26,7 @@ CHANGES = st.dictionaries(
 )
 
 
-def published(corpus: Corpus, state: Mapping[str, str]) -> Snapshot:
+def publish(corpus: Corpus, state: Mapping[str, str]) -> Snapshot:
     """The next generation, after somebody has searched the one before."""
     if corpus.exists():
         corpus.snapshot().open.stored_vectors("chunk", EMBEDDER)
@@ -35,7 +35,7 @@ def published(corpus: Corpus, state: Mapping[str, str]) -> Snapshot:
     return corpus.snapshot()
 
 
-def anew(snapshot: Snapshot) -> VectorPlaces:
+def rebuild_places(snapshot: Snapshot) -> VectorPlaces:
     return VectorPlaces(snapshot.open_store, "chunk", EMBEDDER).for_generation(snapshot.generation)
 
 
@@ -50,19 +50,19 @@ def fresh(fast_folder: Path) -> Corpus:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def read_row_counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows were read, for each statement."""
-    numbers: list[int] = []
+    row_counts: list[int] = []
 
     class Counted(VectorPlaces):
         def _fetch_rows(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
             rows = super()._fetch_rows(statement, values)
-            numbers.append(len(rows))
+            row_counts.append(len(rows))
             return rows
 
     for module in (placement, segment_search):
         monkeypatch.setattr(module, "VectorPlaces", Counted)
-    return numbers
+    return row_counts
 
 
 @pytest.mark.slow
@@ -74,34 +74,34 @@ def test_they_are_what_reading_them_anew_says(
     monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)  # so that they are joined now and then
     corpus = Corpus(str(tmp_path_factory.mktemp("store") / "notes.spolia"))
     for state in states:
-        snapshot = published(corpus, state)
-        vector_places = snapshot.open.places.get(("chunk", EMBEDDER)) or anew(snapshot)
+        snapshot = publish(corpus, state)
+        vector_places = snapshot.open.places.get(("chunk", EMBEDDER)) or rebuild_places(snapshot)
         assert vector_places.generation == snapshot.generation
-        assert_same(vector_places, anew(snapshot))
-        assert vector_places.segments == anew(snapshot).segments
+        assert_same(vector_places, rebuild_places(snapshot))
+        assert vector_places.segments == rebuild_places(snapshot).segments
         vectors = snapshot.vectors("chunk", EMBEDDER, snapshot.allowed("chunk", frozenset()))
         assert len(vectors) == len(vector_places.keys.values)
 
 
-def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int]) -> None:
+def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, read_row_counts: list[int]) -> None:
     many = {f"{number}.txt": f"Stone {number} of old temples.\nIt was set into wall {number}." for number in range(50)}
-    published(fresh, many)
-    published(fresh, {**many, "7.txt": "Only this is new."}).open.stored_vectors("chunk", EMBEDDER)
-    assert asked == [100, 1]
+    publish(fresh, many)
+    publish(fresh, {**many, "7.txt": "Only this is new."}).open.stored_vectors("chunk", EMBEDDER)
+    assert read_row_counts == [100, 1]
 
 
 def test_a_publication_reads_new_segments_only(fresh: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: list[str] = []
+    opened_names: list[str] = []
 
     def open_any(path: Path) -> segments.AnySegment:
-        texts.append(path.name)
+        opened_names.append(path.name)
         return segments.open_any(path)
 
     monkeypatch.setattr(segment_search, "open_any", open_any)
-    published(fresh, FIRST).open.stored_vectors("chunk", EMBEDDER)
+    publish(fresh, FIRST).open.stored_vectors("chunk", EMBEDDER)
     for number in (2, 3):
-        published(fresh, {**FIRST, f"{number}.txt": f"Text {number} is new."}).open.stored_vectors("chunk", EMBEDDER)
-    assert texts == ["000001.seg", "000002.seg", "000003.seg"]
+        publish(fresh, {**FIRST, f"{number}.txt": f"Text {number} is new."}).open.stored_vectors("chunk", EMBEDDER)
+    assert opened_names == ["000001.seg", "000002.seg", "000003.seg"]
 
 
 def test_a_file_is_open_as_long_as_its_segment_is_there(fresh: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_file_is_open_as_long_as_its_segment_is_there(fresh: Corpus, monkeypat
             graphs.append(self)
 
     for number in range(3):
-        places = published(fresh, {f"{number}.txt": f"Text {number} is new." for number in range(number + 1)}).open
+        places = publish(fresh, {f"{number}.txt": f"Text {number} is new." for number in range(number + 1)}).open
         places.stored_vectors("chunk", EMBEDDER)
         if number < 2:
             places.places["chunk", EMBEDDER].file("one.hnsw", 1, Graph)
@@ -125,22 +125,22 @@ def test_a_file_is_open_as_long_as_its_segment_is_there(fresh: Corpus, monkeypat
 
 @pytest.mark.slow
 def test_only_what_stood_in_joined_segments_is_asked_for_again(
-    fresh: Corpus, asked: list[int], monkeypatch: pytest.MonkeyPatch
+    fresh: Corpus, read_row_counts: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)
     monkeypatch.setattr(segments, "SEGMENT_ROWS", 10)
     state = {f"{number}.txt": f"Stone {number} of old temples." for number in range(20)}
-    published(fresh, state)
+    publish(fresh, state)
     for name in ("one", "two", "three"):
         state[f"{name}.txt"] = f"Number {name} is new."
-        published(fresh, state).open.stored_vectors("chunk", EMBEDDER)
-    assert asked == [20, 1, 1, 1, 2]
+        publish(fresh, state).open.stored_vectors("chunk", EMBEDDER)
+    assert read_row_counts == [20, 1, 1, 1, 2]
     assert len(fresh.snapshot().open_store.rows(sql.SEGMENTS_OF, (EMBEDDER,))) == 2
 
 
 def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
-    previous_snapshot = published(fresh, FIRST)
-    stored_vectors = previous_snapshot.open.stored_vectors("chunk", EMBEDDER)
+    previous_snapshot = publish(fresh, FIRST)
+    previous_vectors = previous_snapshot.open.stored_vectors("chunk", EMBEDDER)
     cut_a_segment(fresh)
     with fresh.writer() as writer:
         writer.repair()
@@ -149,8 +149,8 @@ def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
         writer.publish()
     snapshot = fresh.snapshot()
     old, new = (generation.open.places["chunk", EMBEDDER] for generation in (previous_snapshot, snapshot))
-    assert_same(new, anew(snapshot))
+    assert_same(new, rebuild_places(snapshot))
     assert new.segments.keys() == old.segments.keys()
     stays = np.flatnonzero(np.isin(old.keys.values, new.keys.values))
     everything = Allowed(new.keys.values)
-    np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), stored_vectors.vectors_at(stays))
+    np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), previous_vectors.vectors_at(stays))

@@ -21,10 +21,10 @@ def test_no_table_is_read_through(name: str) -> None:
     connection = sqlite3.connect(":memory:")
     for statement in sql.SCHEMA:
         connection.execute(statement)
-    result = getattr(sql, name)
-    for statement in (result,) if isinstance(result, str) else result:
-        numbers = dict.fromkeys(re.findall(r":([a-z_]+)", statement), 1) or (1,) * statement.count("?")
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", numbers)]
+    statements = getattr(sql, name)
+    for statement in (statements,) if isinstance(statements, str) else statements:
+        parameters = dict.fromkeys(re.findall(r":([a-z_]+)", statement), 1) or (1,) * statement.count("?")
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
         assert [step for step in plan if step.startswith("SCAN") and "wanted" not in step] == []
         assert not any("embedder=?" in step and "=? AND " not in step for step in plan), "all vectors of an embedder"
     connection.close()

@@ -60,44 +60,44 @@ def groups_of(corpus: Corpus) -> list[NodeGroup]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder, and a store with a history: groups, embedders, reader lists, deleted and changed documents."""
     place = tmp_path_factory.mktemp("made")
     folder, new_corpus = lay(place / "docs"), Corpus(str(place / "notes.spolia"))
-    options: dict[str, Any] = {
+    sync_options: dict[str, Any] = {
         "embedder": EMBEDDER,
         "metadata": metadata,
         "access": lambda uri: ("ann",) if uri == "sea/salt.txt" else (),
         "fields": [Field("year", "int"), Field("kind", default="note")],
     }
-    sync(folder, new_corpus, **options)
+    sync(folder, new_corpus, **sync_options)
     groups = groups_of(new_corpus)
     materialise(groups)
     (folder / "n3.txt").unlink()
     (folder / "n5.txt").write_text("Document 5 is about whelks by now.")
     (folder / "n0.txt").write_text("Document 0 was changed too, and is the last one.")
-    sync(folder, new_corpus, groups=groups, **options)
+    sync(folder, new_corpus, groups=groups, **sync_options)
     shutil.rmtree(Path(new_corpus.path, "lexical"))  # until they are merged away, BM25 counts deleted documents
     with new_corpus.writer():
         return place
 
 
 @pytest.fixture
-def folder(made: Path, fast_folder: Path) -> Path:
-    return shutil.copytree(made / "docs", fast_folder / "docs")
+def folder(made_folder: Path, fast_folder: Path) -> Path:
+    return shutil.copytree(made_folder / "docs", fast_folder / "docs")
 
 
 @pytest.fixture
-def corpus(made: Path, folder: Path, fast_folder: Path) -> Corpus:
-    return Corpus(str(shutil.copytree(made / "notes.spolia", fast_folder / "notes.spolia")))
+def corpus(made_folder: Path, folder: Path, fast_folder: Path) -> Corpus:
+    return Corpus(str(shutil.copytree(made_folder / "notes.spolia", fast_folder / "notes.spolia")))
 
 
-def asked(corpus: Corpus) -> dict[str, Any]:
+def answers_of(corpus: Corpus) -> dict[str, Any]:
     """What a store answers, without keys, which are its own."""
     snapshot = corpus.latest()
 
-    def hits(group: str, result: list[tuple[int, float]]) -> list[tuple[str, float]]:
-        return [(hit.node.id, hit.score) for hit in snapshot.hits(result, ALL)]
+    def hits(group: str, scored_keys: list[tuple[int, float]]) -> list[tuple[str, float]]:
+        return [(hit.node.id, hit.score) for hit in snapshot.hits(scored_keys, ALL)]
 
     def nearest(group: str, embedder: HashingEmbedder) -> list[list[tuple[str, float]]]:
         vectors = embedder.embed(QUESTIONS, kind="query")
@@ -127,12 +127,16 @@ def asked(corpus: Corpus) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_what_is_imported_answers_as_what_was_exported(corpus: Corpus, fast_folder: Path) -> None:
-    contents = export_store(corpus, fast_folder / "notes.zip")
+    export_contents = export_store(corpus, fast_folder / "notes.zip")
     other_corpus = Corpus(str(fast_folder / "other.spolia"))
-    here = import_store(fast_folder / "notes.zip", other_corpus)
-    assert here == contents
-    assert (contents.documents, contents.sources, set(contents.nodes)) == (16, 17, {"chunk", "sentence", "sub"})
-    assert asked(other_corpus) == asked(corpus)
+    import_contents = import_store(fast_folder / "notes.zip", other_corpus)
+    assert import_contents == export_contents
+    assert (export_contents.documents, export_contents.sources, set(export_contents.nodes)) == (
+        16,
+        17,
+        {"chunk", "sentence", "sub"},
+    )
+    assert answers_of(other_corpus) == answers_of(corpus)
     assert other_corpus.latest().check() == []
 
 
@@ -174,8 +178,8 @@ def test_an_imported_store_goes_on_with_its_folder(corpus: Corpus, folder: Path,
     other_corpus = Corpus(str(fast_folder / "other.spolia"))
     import_store(fast_folder / "notes.zip", other_corpus)
     (folder / "n9.txt").write_text("Document 9 is new.")
-    options: dict[str, Any] = {"metadata": metadata, "access": lambda uri: ("ann",) if "salt" in uri else ()}
-    report = sync(folder, other_corpus, embedder=EMBEDDER, groups=groups_of(other_corpus), **options)
+    sync_options: dict[str, Any] = {"metadata": metadata, "access": lambda uri: ("ann",) if "salt" in uri else ()}
+    report = sync(folder, other_corpus, embedder=EMBEDDER, groups=groups_of(other_corpus), **sync_options)
     assert (report.added, report.changed, report.removed, report.embedded) == (0, 1, 0, 3)
 
 
@@ -221,12 +225,12 @@ def test_a_file_in_a_folder_that_is_not_there_is_refused(corpus: Corpus, fast_fo
 
 
 @pytest.fixture
-def exported(corpus: Corpus, fast_folder: Path) -> Path:
+def export_path(corpus: Corpus, fast_folder: Path) -> Path:
     export_store(corpus, fast_folder / "notes.zip")
     return fast_folder / "notes.zip"
 
 
-def refused(path: Path, kind: type[StoreError] = StoreCorrupt) -> str:
+def refusal_of(path: Path, kind: type[StoreError] = StoreCorrupt) -> str:
     """Why an import was refused, after which nothing is there."""
     target = path.with_name("target.spolia")
     with pytest.raises(kind) as caught:
@@ -236,57 +240,59 @@ def refused(path: Path, kind: type[StoreError] = StoreCorrupt) -> str:
 
 
 @pytest.mark.parametrize("left", [0, 1, 21, 22, 300, -1, -70])
-def test_a_truncated_file_is_refused(exported: Path, left: int) -> None:
-    exported.write_bytes(exported.read_bytes()[:left])
-    refused(exported)
+def test_a_truncated_file_is_refused(export_path: Path, left: int) -> None:
+    export_path.write_bytes(export_path.read_bytes()[:left])
+    refusal_of(export_path)
 
 
-def test_a_changed_bit_of_the_end_record_is_damage(exported: Path, corpus: Corpus) -> None:
-    data, expected, damaged = exported.read_bytes(), asked(corpus), 0
-    for index in range(len(data) - 22, len(data)):
+def test_a_changed_bit_of_the_end_record_is_damage(export_path: Path, corpus: Corpus) -> None:
+    data, expected, damaged = export_path.read_bytes(), answers_of(corpus), 0
+    for position in range(len(data) - 22, len(data)):
         changed = bytearray(data)
-        changed[index] ^= 0x40
-        exported.write_bytes(changed)
-        target = Corpus(str(exported.with_name(f"target{index}.spolia")))
+        changed[position] ^= 0x40
+        export_path.write_bytes(changed)
+        target = Corpus(str(export_path.with_name(f"target{position}.spolia")))
         try:
-            import_store(exported, target)
+            import_store(export_path, target)
         except StoreCorrupt:
             damaged += 1
         else:
-            assert asked(target) == expected
+            assert answers_of(target) == expected
     assert damaged > 10
 
 
 @pytest.mark.slow
-def test_a_changed_byte_is_noticed_wherever_it_matters(exported: Path, corpus: Corpus) -> None:
-    data, draw, expected = exported.read_bytes(), random.Random(7), asked(corpus)
+def test_a_changed_byte_is_noticed_wherever_it_matters(export_path: Path, corpus: Corpus) -> None:
+    data, draw, expected = export_path.read_bytes(), random.Random(7), answers_of(corpus)
     harmless = 0
     for number in range(150):
-        index = draw.randrange(len(data))
-        exported.write_bytes(data[:index] + bytes([data[index] ^ (1 << draw.randrange(8))]) + data[index + 1 :])
-        target = Corpus(str(exported.with_name(f"{number}.spolia")))
+        position = draw.randrange(len(data))
+        export_path.write_bytes(
+            data[:position] + bytes([data[position] ^ (1 << draw.randrange(8))]) + data[position + 1 :]
+        )
+        target = Corpus(str(export_path.with_name(f"{number}.spolia")))
         try:
-            import_store(exported, target)
+            import_store(export_path, target)
         except StoreError:
             assert not target.exists()
             continue
         harmless += 1  # a time or a permission in the ZIP's directory, which nobody reads
-        assert asked(target) == expected
+        assert answers_of(target) == expected
     assert harmless < 30
 
 
-def rewritten(path: Path, change: Callable[[dict[str, bytes]], None], *, sealed: bool = True) -> None:
+def rewrite_members(path: Path, change: Callable[[dict[str, bytes]], None], *, sealed: bool = True) -> None:
     """Change what is in the file; `sealed`: with the checksums of what it is then."""
     with zipfile.ZipFile(path) as file:
         members = {name: file.read(name) for name in file.namelist()}
         comment = file.comment
     change(members)
     if sealed and CONTENTS in members:
-        reported_data = json.loads(members[CONTENTS])
+        contents = json.loads(members[CONTENTS])
         for name, data in members.items():
-            if name in reported_data["members"]:
-                reported_data["members"][name] |= {"bytes": len(data), "blake2b": checksum(data).hexdigest()}
-        members[CONTENTS] = json.dumps(reported_data).encode()
+            if name in contents["members"]:
+                contents["members"][name] |= {"bytes": len(data), "blake2b": checksum(data).hexdigest()}
+        members[CONTENTS] = json.dumps(contents).encode()
         comment = checksum(members[CONTENTS]).hexdigest().encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in members.items():
@@ -296,64 +302,64 @@ def rewritten(path: Path, change: Callable[[dict[str, bytes]], None], *, sealed:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["../../evil.txt", "/tmp/evil.txt", "nodes/../../x", "C:\\evil", "extra.jsonl"])
-def test_what_does_not_belong_there_is_refused_and_written_nowhere(exported: Path, name: str) -> None:
-    previous_paths = set(exported.parent.parent.rglob("*evil*"))
-    rewritten(exported, lambda members: members.update({name: b"evil"}))
-    assert "too much" in refused(exported)
-    assert set(exported.parent.parent.rglob("*evil*")) == previous_paths
+def test_what_does_not_belong_there_is_refused_and_written_nowhere(export_path: Path, name: str) -> None:
+    previous_paths = set(export_path.parent.parent.rglob("*evil*"))
+    rewrite_members(export_path, lambda members: members.update({name: b"evil"}))
+    assert "too much" in refusal_of(export_path)
+    assert set(export_path.parent.parent.rglob("*evil*")) == previous_paths
 
 
-def test_a_member_twice_is_refused(exported: Path) -> None:
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(exported, "a") as file:
+def test_a_member_twice_is_refused(export_path: Path) -> None:
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(export_path, "a") as file:
         file.writestr("documents.jsonl", b"{}\n")
-    refused(exported)
+    refusal_of(export_path)
 
 
 @pytest.mark.parametrize("name", ["documents.jsonl", "vectors/0-0.f32", CONTENTS])
-def test_a_missing_member_is_refused(exported: Path, name: str) -> None:
-    rewritten(exported, lambda members: members.__delitem__(name))
-    refused(exported)
+def test_a_missing_member_is_refused(export_path: Path, name: str) -> None:
+    rewrite_members(export_path, lambda members: members.__delitem__(name))
+    refusal_of(export_path)
 
 
-def test_a_link_in_the_file_is_no_way_out(exported: Path) -> None:
+def test_a_link_in_the_file_is_no_way_out(export_path: Path) -> None:
     link = zipfile.ZipInfo("documents.jsonl")
     link.external_attr = 0o120777 << 16
-    with zipfile.ZipFile(exported) as file:
+    with zipfile.ZipFile(export_path) as file:
         members = {name: file.read(name) for name in file.namelist()}
-    with zipfile.ZipFile(exported, "w") as file:
+    with zipfile.ZipFile(export_path, "w") as file:
         for name, data in members.items():
             file.writestr(link if name == link.filename else name, b"/etc/passwd" if name == link.filename else data)
-    refused(exported)
+    refusal_of(export_path)
 
 
-def test_a_changed_line_is_refused_by_its_checksum(exported: Path) -> None:
+def test_a_changed_line_is_refused_by_its_checksum(export_path: Path) -> None:
     def change(members: dict[str, bytes]) -> None:
         members["nodes/0.jsonl"] = members["nodes/0.jsonl"].replace(b"Milestones", b"Millstones")
 
-    rewritten(exported, change, sealed=False)
-    assert "checksum of nodes/0.jsonl differs" in refused(exported)
+    rewrite_members(export_path, change, sealed=False)
+    assert "checksum of nodes/0.jsonl differs" in refusal_of(export_path)
 
 
 @pytest.mark.slow
-def test_more_than_fits_on_the_disk_is_refused_before_it_is_unpacked(exported: Path) -> None:
-    bomb = zipfile.ZipFile(exported, "a", zipfile.ZIP_DEFLATED)
+def test_more_than_fits_on_the_disk_is_refused_before_it_is_unpacked(export_path: Path) -> None:
+    bomb = zipfile.ZipFile(export_path, "a", zipfile.ZIP_DEFLATED)
     with bomb, bomb.open("bomb", "w") as member:
         for _ in range(64):
             member.write(bytes(1 << 20))
-    assert exported.stat().st_size < 1_000_000
-    refused(exported)
+    assert export_path.stat().st_size < 1_000_000
+    refusal_of(export_path)
 
 
-def test_a_size_that_is_not_true_is_refused(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_that_is_not_true_is_refused(export_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lie(members: dict[str, bytes]) -> None:
-        data = json.loads(members[CONTENTS])
-        data["members"]["documents.jsonl"]["bytes"] = 1 << 50
-        members[CONTENTS] = json.dumps(data).encode()
+        contents = json.loads(members[CONTENTS])
+        contents["members"]["documents.jsonl"]["bytes"] = 1 << 50
+        members[CONTENTS] = json.dumps(contents).encode()
 
-    rewritten(exported, lie, sealed=False)
-    with zipfile.ZipFile(exported, "a") as file:
+    rewrite_members(export_path, lie, sealed=False)
+    with zipfile.ZipFile(export_path, "a") as file:
         file.comment = checksum(file.read(CONTENTS)).hexdigest().encode()
-    assert "were written" in refused(exported)
+    assert "were written" in refusal_of(export_path)
 
 
 @pytest.mark.parametrize(
@@ -374,12 +380,12 @@ def test_a_size_that_is_not_true_is_refused(exported: Path, monkeypatch: pytest.
         ("vectors/1-2.sparse", b"\0\0\0\0"),
     ],
 )
-def test_what_cannot_be_understood_is_not_published(exported: Path, member: str, line: bytes) -> None:
+def test_what_cannot_be_understood_is_not_published(export_path: Path, member: str, line: bytes) -> None:
     """With checksums that are right, as somebody who means ill writes them."""
-    rewritten(exported, lambda members: members.update({member: members[member] + line}))
-    target = Corpus(str(exported.with_name("target.spolia")))
+    rewrite_members(export_path, lambda members: members.update({member: members[member] + line}))
+    target = Corpus(str(export_path.with_name("target.spolia")))
     with pytest.raises(StoreError):
-        import_store(exported, target)
+        import_store(export_path, target)
     assert not target.exists() or target.latest().generation == 0
 
 
@@ -393,21 +399,21 @@ def test_what_cannot_be_understood_is_not_published(exported: Path, member: str,
         b"\x01\0\0\0" + np.array([1], "<i4").tobytes(),
     ],
 )
-def test_sparse_rows_that_are_none_are_not_published(exported: Path, row: bytes) -> None:
-    rewritten(exported, lambda members: members.update({"vectors/1-2.sparse": row}))
-    target = Corpus(str(exported.with_name("target.spolia")))
+def test_sparse_rows_that_are_none_are_not_published(export_path: Path, row: bytes) -> None:
+    rewrite_members(export_path, lambda members: members.update({"vectors/1-2.sparse": row}))
+    target = Corpus(str(export_path.with_name("target.spolia")))
     with pytest.raises(StoreCorrupt, match=r"vectors/1-2.sparse"):
-        import_store(exported, target)
+        import_store(export_path, target)
     assert not target.exists() or target.latest().generation == 0
 
 
 @pytest.mark.parametrize(("version", "kind"), [(4, StoreTooNew), ("2", StoreCorrupt), (None, StoreCorrupt)])
-def test_a_newer_format_is_refused(exported: Path, version: object, kind: type[StoreError]) -> None:
+def test_a_newer_format_is_refused(export_path: Path, version: object, kind: type[StoreError]) -> None:
     def newer(members: dict[str, bytes]) -> None:
         members[CONTENTS] = json.dumps(json.loads(members[CONTENTS]) | {"version": version}).encode()
 
-    rewritten(exported, newer)
-    assert str(version) in refused(exported, kind)
+    rewrite_members(export_path, newer)
+    assert str(version) in refusal_of(export_path, kind)
 
 
 # Whoever is killed.
@@ -424,23 +430,23 @@ import_store(sys.argv[1], Corpus(sys.argv[2]))
 @pytest.mark.parametrize(
     "point", ["create.rename", "define.write", "put.document", "add.nodes", "vectors.register", "publish.commit"]
 )
-def test_a_killed_import_leaves_no_half_store(exported: Path, corpus: Corpus, point: str) -> None:
-    target = Corpus(str(exported.with_name("target.spolia")))
-    command = [sys.executable, "-c", IMPORT, str(exported), target.path]
+def test_a_killed_import_leaves_no_half_store(export_path: Path, corpus: Corpus, point: str) -> None:
+    target = Corpus(str(export_path.with_name("target.spolia")))
+    command = [sys.executable, "-c", IMPORT, str(export_path), target.path]
     killed = subprocess.run(command, env=os.environ | {"SPOLIA_FAIL_POINT": point}, capture_output=True, check=False)
     assert killed.returncode == -9
     assert not target.exists() or (target.latest().generation, target.latest().groups()) == (0, ())
-    import_store(exported, target)
-    assert asked(target) == asked(corpus)
+    import_store(export_path, target)
+    assert answers_of(target) == answers_of(corpus)
     assert target.latest().check() == []
 
 
 @pytest.mark.slow
-def test_an_import_may_be_killed_at_any_time(exported: Path, corpus: Corpus) -> None:
-    target, draw, expected = Corpus(str(exported.with_name("target.spolia"))), random.Random(3), asked(corpus)
-    command = [sys.executable, "-c", IMPORT, str(exported), target.path]
+def test_an_import_may_be_killed_at_any_time(export_path: Path, corpus: Corpus) -> None:
+    target, draw, expected = Corpus(str(export_path.with_name("target.spolia"))), random.Random(3), answers_of(corpus)
+    command = [sys.executable, "-c", IMPORT, str(export_path), target.path]
     began = time.monotonic()
-    subprocess.run([*command[:-1], str(exported.with_name("timed.spolia"))], check=True)
+    subprocess.run([*command[:-1], str(export_path.with_name("timed.spolia"))], check=True)
     whole = time.monotonic() - began
     for _ in range(6):
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -450,21 +456,21 @@ def test_an_import_may_be_killed_at_any_time(exported: Path, corpus: Corpus) -> 
         if target.exists() and target.latest().generation:
             break
     else:
-        import_store(exported, target)
-    assert asked(target) == expected
+        import_store(export_path, target)
+    assert answers_of(target) == expected
     assert target.latest().check() == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["postgres"], indirect=True)
-def test_a_store_goes_to_another_database_and_back(exported: Path, corpus: Corpus, address: str) -> None:
-    between, back = Corpus(address), Corpus(str(exported.with_name("back.spolia")))
-    import_store(exported, between)
-    assert asked(between) == asked(corpus)
-    export_store(between, exported.with_name("between.zip"))
-    assert exported.with_name("between.zip").read_bytes() == exported.read_bytes()
-    import_store(exported.with_name("between.zip"), back)
-    assert asked(back) == asked(corpus)
+def test_a_store_goes_to_another_database_and_back(export_path: Path, corpus: Corpus, address: str) -> None:
+    between, back = Corpus(address), Corpus(str(export_path.with_name("back.spolia")))
+    import_store(export_path, between)
+    assert answers_of(between) == answers_of(corpus)
+    export_store(between, export_path.with_name("between.zip"))
+    assert export_path.with_name("between.zip").read_bytes() == export_path.read_bytes()
+    import_store(export_path.with_name("between.zip"), back)
+    assert answers_of(back) == answers_of(corpus)
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "."])

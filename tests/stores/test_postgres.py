@@ -39,7 +39,7 @@ from spolia.types import Document, Node
 from tests.cases import check_each
 from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, put, sync
 from tests.stores.servers import Server
-from tests.stores.test_crashes import results, wrong_after
+from tests.stores.test_crashes import problems_after, run_kills
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ NOT_HERE = (
 """Fail points of stores in folders."""
 
 
-def found(corpus: Corpus, text: str) -> list[str]:
+def search_uris(corpus: Corpus, text: str) -> list[str]:
     snapshot = corpus.snapshot()
     return [hit.node.uri for hit in snapshot.hits(snapshot.search("chunk", text, 10, NOBODY), NOBODY)]
 
@@ -75,12 +75,12 @@ def test_an_address_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(StoreError, match=r"a password.* set PGPASSWORD, .*~/\.pgpass.*password_env") as refused:
             Corpus(address)
         assert "hunter2" not in str(refused.value)
-    named_address = parse_address("postgresql://ann@db/texts?password_env=NOTES_PASSWORD")
+    address_with_variable = parse_address("postgresql://ann@db/texts?password_env=NOTES_PASSWORD")
     with pytest.raises(StoreError, match="'NOTES_PASSWORD', which is not set"):
-        named_address.secrets()
+        address_with_variable.secrets()
     monkeypatch.setenv("NOTES_PASSWORD", "hunter2")
-    assert named_address.secrets() == {"password": "hunter2"}
-    assert "hunter2" not in repr(named_address) + str(named_address)
+    assert address_with_variable.secrets() == {"password": "hunter2"}
+    assert "hunter2" not in repr(address_with_variable) + str(address_with_variable)
 
 
 @check_each("schema", ["public", "pg_notes", "no'tes", "1st", "", "n" * 64])
@@ -126,11 +126,11 @@ def test_nothing_there(address: str) -> None:
 
 def test_a_schema_of_something_else_is_not_touched(address: str, server: Server) -> None:
     schema = parse_address(address).schema
-    server.told(f"CREATE SCHEMA {schema} CREATE TABLE bookmarks (url TEXT)")
+    server.fetch_rows(f"CREATE SCHEMA {schema} CREATE TABLE bookmarks (url TEXT)")
     for use in (Corpus(address).snapshot, Corpus(address).create, Corpus(address).writer().__enter__):
         with pytest.raises(NotAStore, match=r"the schema holds bookmarks; it was not touched"):
             use()
-    assert server.told(f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}'") == [(1,)]
+    assert server.fetch_rows(f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}'") == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_a_table_of_somebody_else_that_is_called_like_ours_is_no_store(
     address: str, server: Server, table: str
 ) -> None:
     schema = parse_address(address).schema
-    server.told(f"CREATE SCHEMA {schema}")
-    if "FOREIGN" in table and not server.told("SELECT 1 FROM pg_foreign_server"):
-        server.told("CREATE FOREIGN DATA WRAPPER none")
-        server.told("CREATE SERVER elsewhere FOREIGN DATA WRAPPER none")
-    server.told("CREATE " + table.format(schema=schema))
+    server.fetch_rows(f"CREATE SCHEMA {schema}")
+    if "FOREIGN" in table and not server.fetch_rows("SELECT 1 FROM pg_foreign_server"):
+        server.fetch_rows("CREATE FOREIGN DATA WRAPPER none")
+        server.fetch_rows("CREATE SERVER elsewhere FOREIGN DATA WRAPPER none")
+    server.fetch_rows("CREATE " + table.format(schema=schema))
     for use in (Corpus(address).snapshot, Corpus(address).create, Corpus(address).writer().__enter__):
         with pytest.raises(NotAStore, match=r"the schema holds spolia; it was not touched"):
             use()
@@ -158,10 +158,10 @@ def test_a_table_of_somebody_else_that_is_called_like_ours_is_no_store(
 
 def test_a_newer_and_an_older_schema_are_refused(corpus: Corpus, server: Server) -> None:
     schema = parse_address(corpus.path).schema
-    server.told(f"UPDATE {schema}.spolia SET version = 99")
+    server.fetch_rows(f"UPDATE {schema}.spolia SET version = 99")
     with pytest.raises(StoreTooNew, match=r"has schema 99.* Write: pip install -U spolia"):
         corpus.writer().__enter__()
-    server.told(f"UPDATE {schema}.spolia SET version = 1")
+    server.fetch_rows(f"UPDATE {schema}.spolia SET version = 1")
     with pytest.raises(StoreError, match=r"schema 1, written by an early version.*DROP SCHEMA"):
         corpus.writer().__enter__()
 
@@ -172,7 +172,7 @@ def test_two_stores_in_one_database_do_not_see_each_other(corpus: Corpus, server
         writer.define("chunk", MANIFEST)
         put(writer, "x.txt", "A zeppelin.")
         add_missing_vectors(writer)
-    assert (found(corpus, "zeppelin"), found(other_corpus, "zeppelin")) == ([], ["x.txt"])
+    assert (search_uris(corpus, "zeppelin"), search_uris(other_corpus, "zeppelin")) == ([], ["x.txt"])
     assert corpus.snapshot().open_store.uuid != other_corpus.snapshot().open_store.uuid
 
 
@@ -187,7 +187,7 @@ def test_many_makers_make_one_store(address: str) -> None:
 
 def test_a_store_dropped_while_it_is_read_and_made_again(corpus: Corpus, server: Server) -> None:
     corpus.snapshot()
-    server.told(f"DROP SCHEMA {parse_address(corpus.path).schema} CASCADE")
+    server.fetch_rows(f"DROP SCHEMA {parse_address(corpus.path).schema} CASCADE")
     with pytest.raises(NotAStore, match="was deleted while it was open"):
         corpus.snapshot()
     sync(corpus.create(), SECOND)
@@ -222,14 +222,14 @@ def test_a_server_that_goes_while_it_is_written_loses_nothing_and_repeating_resu
         corpus.snapshot()
     restarted.start()
     assert corpus.snapshot().generation == 1
-    assert found(corpus, "zeppelin") == []
+    assert search_uris(corpus, "zeppelin") == []
     assert corpus.snapshot().check() == []
     with corpus.writer() as writer:
         for number in range(600):
             put(writer, f"{number}.txt", f"A zeppelin, number {number}.")
         assert len(list(writer.unembedded("chunk", EMBEDDER))) < 600  # those that were acknowledged are not lost
         add_missing_vectors(writer)
-    assert len(found(corpus, "zeppelin")) == 10
+    assert len(search_uris(corpus, "zeppelin")) == 10
     assert corpus.snapshot().check() == []
 
 
@@ -246,14 +246,14 @@ def test_a_session_that_is_ended_loses_the_right_to_write(corpus: Corpus, server
     def write() -> None:
         with corpus.writer() as writer:
             put(writer, "c.txt", "A zeppelin.")
-            server.told(
+            server.fetch_rows(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'"
             )
             put(writer, "d.txt", "Another.")
 
     with pytest.raises(StoreUnavailable, match="could not be written"):
         write()
-    assert found(corpus, "zeppelin") == []
+    assert search_uris(corpus, "zeppelin") == []
     with corpus.writer(timeout_s=5) as writer:
         assert writer.generation == 1
 
@@ -263,7 +263,9 @@ def test_a_session_that_is_ended_right_after_its_commit_is_no_raw_error(
 ) -> None:
     def end(point: str) -> None:
         if point == "publish.committed":
-            server.told("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'spolia %'")
+            server.fetch_rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'spolia %'"
+            )
 
     def write() -> None:
         with corpus.writer() as writer:
@@ -276,7 +278,7 @@ def test_a_session_that_is_ended_right_after_its_commit_is_no_raw_error(
         write()
     monkeypatch.undo()
     open_store._open.clear()
-    assert found(corpus, "zeppelin") == ["c.txt"]
+    assert search_uris(corpus, "zeppelin") == ["c.txt"]
 
 
 def test_a_statement_that_takes_too_long_is_ended(corpus: Corpus) -> None:
@@ -285,11 +287,11 @@ def test_a_statement_that_takes_too_long_is_ended(corpus: Corpus) -> None:
         hasty.snapshot().open_store.rows("SELECT pg_sleep(1)")
 
 
-def wired(corpus: Corpus, wire: Wire, *more: str) -> Corpus:
+def connect_over_wire(corpus: Corpus, wire: Wire, *more: str) -> Corpus:
     """The same store over a wire."""
     address = parse_address(corpus.path)
-    text = "&".join((f"host=127.0.0.1&port={wire.port}&sslmode=disable&schema={address.schema}", *more))
-    return Corpus(f"postgresql://postgres@/postgres?{text}")
+    parameters = "&".join((f"host=127.0.0.1&port={wire.port}&sslmode=disable&schema={address.schema}", *more))
+    return Corpus(f"postgresql://postgres@/postgres?{parameters}")
 
 
 def socket_of(server: Server) -> str:
@@ -299,7 +301,7 @@ def socket_of(server: Server) -> str:
 
 def test_a_server_that_never_answers_is_an_error_in_time(corpus: Corpus) -> None:
     with Wire(None) as wire:
-        silent = wired(corpus, wire, "connect_timeout=2")
+        silent = connect_over_wire(corpus, wire, "connect_timeout=2")
         for use in (silent.exists, silent.snapshot, silent.writer().__enter__):
             with pytest.raises(StoreUnavailable, match=rf"127\.0\.0\.1.*{wire.port}.*Repeat later"):
                 use()
@@ -313,7 +315,7 @@ def test_a_server_that_is_cut_off_or_goes_silent_in_the_middle_of_a_write_loses_
     monkeypatch.setattr(session, "GRACE_S", 0.5)
 
     def write() -> None:
-        with existing_corpus.writer(timeout_s=30) as writer:
+        with wired_corpus.writer(timeout_s=30) as writer:
             put(writer, "first.txt", "A zeppelin.")
             getattr(wire, how)(after)
             for number in range(200):
@@ -321,16 +323,16 @@ def test_a_server_that_is_cut_off_or_goes_silent_in_the_middle_of_a_write_loses_
             add_missing_vectors(writer)
 
     with Wire(socket_of(server)) as wire:
-        existing_corpus = wired(corpus, wire, "options=-c%20statement_timeout%3D1000")
+        wired_corpus = connect_over_wire(corpus, wire, "options=-c%20statement_timeout%3D1000")
         with pytest.raises(StoreUnavailable, match=str(wire.port)):
             write()
-        assert found(corpus, "zeppelin") == []
+        assert search_uris(corpus, "zeppelin") == []
         wire.mend()
         monkeypatch.setattr(wire, how, lambda after: None)
         write()
-    assert len(found(corpus, "zeppelin")) == 10
+    assert len(search_uris(corpus, "zeppelin")) == 10
     assert corpus.snapshot().check() == []
-    open_store._open.pop(existing_corpus.backend.place, None)
+    open_store._open.pop(wired_corpus.backend.place, None)
 
 
 # Locks.
@@ -350,12 +352,12 @@ def test_what_is_read_is_kept_and_what_nobody_reads_goes(corpus: Corpus) -> None
         with corpus.writer() as writer:
             put(writer, "a.txt", f"Carsten Olsen, version {number}")
             add_missing_vectors(writer)
-    record = {
+    kept_generations = {
         generation for generation, _ in corpus.snapshot().open_store.rows("SELECT generation, 0 FROM generations")
     }
-    assert record >= {1, 6, 7}
-    assert record < set(range(1, 8))
-    assert found(corpus, "employed") == []
+    assert kept_generations >= {1, 6, 7}
+    assert kept_generations < set(range(1, 8))
+    assert search_uris(corpus, "employed") == []
     hits = pinned.hits(pinned.search("chunk", "employed", 10, NOBODY), NOBODY)
     assert [hit.node.text for hit in hits] == ["He was employed by the city."]
     assert pinned.check() == []
@@ -373,17 +375,17 @@ def test_another_machine_makes_its_own_index_from_the_newest_that_it_has(
         "files.FEW, files.SHARE = 0, 1; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
     )
 
-    def run_there(text: str) -> str:
+    def search_elsewhere(text: str) -> str:
         environment = {**os.environ, "SPOLIA_CACHE": str(tmp_path / "there")}
         command = [sys.executable, "-c", script, corpus.path, text]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return done.stdout.strip()
 
-    assert run_there("temples") == "['b.txt']"
+    assert search_elsewhere("temples") == "['b.txt']"
     first = next((tmp_path / "there").rglob("g1.*"))
     shared = {path.stat().st_ino for path in first.glob("*.idx")}
     sync(corpus, SECOND)
-    assert run_there("temples") == "['moved/b.txt']"
+    assert search_elsewhere("temples") == "['moved/b.txt']"
     second = next((tmp_path / "there").rglob("g2.*"))
     assert shared & {path.stat().st_ino for path in second.glob("*.idx")}
     assert second != here
@@ -395,9 +397,9 @@ def test_a_lost_or_damaged_index_is_made_again(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         put(writer, "c.txt", "A zeppelin.")
         add_missing_vectors(writer)
-    assert found(corpus, "zeppelin temples") == ["c.txt", "b.txt"]
-    new_folder = corpus.snapshot().open.lexical("chunk").folder
-    largest = max(new_folder.glob("*.idx"), key=lambda path: path.stat().st_size)
+    assert search_uris(corpus, "zeppelin temples") == ["c.txt", "b.txt"]
+    index_folder = corpus.snapshot().open.lexical("chunk").folder
+    largest = max(index_folder.glob("*.idx"), key=lambda path: path.stat().st_size)
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
@@ -410,26 +412,30 @@ def test_a_lost_or_damaged_index_is_made_again(corpus: Corpus) -> None:
 
 
 def test_an_index_of_other_texts_than_the_database_has_is_made_again(corpus: Corpus, server: Server) -> None:
-    assert found(corpus, "temples") == ["b.txt"]
+    assert search_uris(corpus, "temples") == ["b.txt"]
     schema = parse_address(corpus.path).schema
-    server.told(f"UPDATE {schema}.nodes SET text = replace(text, 'temples', 'harbours')")  # a table put back by itself
+    server.fetch_rows(
+        f"UPDATE {schema}.nodes SET text = replace(text, 'temples', 'harbours')"
+    )  # a table put back by itself
     index_replica._compared.clear()  # as in another process
     open_store._open.clear()
-    assert found(corpus, "temples") == []
+    assert search_uris(corpus, "temples") == []
     assert list(corpus.backend.folder.glob("damaged/1/lexical/*/*/*.idx"))  # set aside, not deleted
     with pytest.raises(StoreCorrupt, match="1 nodes changed since they were written"):  # its digest is that of before
-        found(corpus, "harbours")
+        search_uris(corpus, "harbours")
 
 
 def test_threads_that_want_the_same_index_make_it_once(corpus: Corpus) -> None:
     snapshot = corpus.snapshot()
-    texts: set[str] = set()
-    threads = [threading.Thread(target=lambda: texts.add(str(snapshot.open.lexical("chunk").folder))) for _ in range(4)]
+    folders: set[str] = set()
+    threads = [
+        threading.Thread(target=lambda: folders.add(str(snapshot.open.lexical("chunk").folder))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    (folder,) = texts
+    (folder,) = folders
     assert [path.name.partition(".")[0] for path in Path(folder).parent.iterdir()] == ["g1"]
 
 
@@ -451,7 +457,7 @@ def test_a_text_is_kept_as_it_is_whatever_it_holds(corpus: Corpus) -> None:
     assert snapshot.check() == []
 
 
-def drawn(count: int, dimension: int) -> Vectors:
+def drawn_vectors(count: int, dimension: int) -> Vectors:
     """Vectors of length 1, of which many are alike, and one without a length."""
     vectors = np.random.default_rng(5).integers(-2, 3, (count, dimension)).astype(np.float32)
     vectors[1::7] = vectors[0]
@@ -460,18 +466,18 @@ def drawn(count: int, dimension: int) -> Vectors:
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def filled(corpus: Corpus, count: int, group_embedding: GroupEmbedding) -> Corpus:
+def fill(corpus: Corpus, count: int, embedding: GroupEmbedding) -> Corpus:
     """A store of texts with drawn vectors; a third of them may be read by ann only."""
     with corpus.create().writer() as writer:
         writer.declare((Field("tenth", "int"),))
-        writer.define("chunk", MANIFEST.but(embeddings=(group_embedding,)))
+        writer.define("chunk", MANIFEST.but(embeddings=(embedding,)))
         for number in range(count):
             meta = (("tenth", number % 10),)
             document = Document(f"d{number}", f"text {number}", meta=meta, readers=("ann",) if number % 3 == 0 else ())
             node = Node(f"n{number:04}", document.text, document.id, meta=meta)
             writer.put_document(document, [node], SourceRow(f"{number}.txt", document=document.id))
-        missing = [hash for hash, _ in writer.unembedded("chunk", group_embedding.embedder)]
-        writer.add_vectors(group_embedding.embedder, missing, drawn(count, group_embedding.dimension))
+        missing = [hash for hash, _ in writer.unembedded("chunk", embedding.embedder)]
+        writer.add_vectors(embedding.embedder, missing, drawn_vectors(count, embedding.dimension))
     return corpus
 
 
@@ -480,15 +486,15 @@ FILTERS = (None, where(tenth=4), ~where(tenth=4))
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_vectors_are_found_as_in_a_folder_with_the_same_scores(address: str, fast_folder: Path, metric: Metric) -> None:
-    group_embedding = GroupEmbedding("drawn/1", 24, metric, index='"Exact"')
-    here = filled(Corpus(address), 200, group_embedding).snapshot()
-    folder = filled(Corpus(str(fast_folder / "folder.spolia")), 200, group_embedding).snapshot()
-    queries = drawn(12, 24) + np.float32(0.01)
+    embedding = GroupEmbedding("drawn/1", 24, metric, index='"Exact"')
+    here = fill(Corpus(address), 200, embedding).snapshot()
+    folder = fill(Corpus(str(fast_folder / "folder.spolia")), 200, embedding).snapshot()
+    queries = drawn_vectors(12, 24) + np.float32(0.01)
     for access in (NOBODY, frozenset(["ann"])):
         for filter in FILTERS:
             for top_k in (1, 7, 500):
-                hits = here.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
-                assert hits == folder.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
+                rankings = here.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
+                assert rankings == folder.nearest_batch("chunk", "drawn/1", queries, top_k, access, filter)
     allowed = here.allowed("chunk", NOBODY, FILTERS[1])
     assert (here.vectors("chunk", "drawn/1", allowed) == folder.vectors("chunk", "drawn/1", allowed)).all()
 
@@ -509,34 +515,34 @@ def test_sparse_vectors_are_found_as_in_a_folder_with_the_same_scores(address: s
         snapshots.append(corpus.snapshot())
     here, folder = snapshots
     for access in (NOBODY, frozenset(["ann"])):
-        result = here.nearest_sparse("chunk", "terms/1", rows, 9, access)
-        assert result == folder.nearest_sparse("chunk", "terms/1", rows, 9, access)
-        assert len(result[-1]) == 9
+        rankings = here.nearest_sparse("chunk", "terms/1", rows, 9, access)
+        assert rankings == folder.nearest_sparse("chunk", "terms/1", rows, 9, access)
+        assert len(rankings[-1]) == 9
     assert here.check() == []
 
 
 def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "_COMPARED", 50)
-    group_embedding = GroupEmbedding("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
-    snapshot = filled(Corpus(address), 400, group_embedding).snapshot()
-    along = snapshot.open_store.store.vector_search(snapshot, "chunk", group_embedding.embedder)
+    embedding = GroupEmbedding("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
+    snapshot = fill(Corpus(address), 400, embedding).snapshot()
+    along = snapshot.open_store.store.vector_search(snapshot, "chunk", embedding.embedder)
     assert isinstance(along, DatabaseSearch)
     compared = DatabaseSearch(along.open_store, along.values, "cosine", Exact())
-    queries = drawn(20, 24) + np.float32(0.01)
+    queries = drawn_vectors(20, 24) + np.float32(0.01)
     walks: list[int] = []
     walked = along._walked
 
-    def count_calls(query: Vectors, fetch: int) -> list[Any]:
+    def note_walk(query: Vectors, fetch: int) -> list[Any]:
         walks.append(fetch)
         return walked(query, fetch)
 
-    monkeypatch.setattr(along, "_walked", count_calls)
+    monkeypatch.setattr(along, "_walked", note_walk)
     for filter in FILTERS:
         allowed = snapshot.allowed("chunk", NOBODY, filter)
         right, got = compared.search(queries, 5, allowed), along.search(queries, 5, allowed)
         same = [len({key for key, _ in a} & {key for key, _ in b}) for a, b in zip(right, got, strict=True)]
         assert sum(same) >= 0.97 * 5 * len(queries)
-        assert all(allowed.holds([key for key, _ in result]).all() and len(result) == 5 for result in got)
+        assert all(allowed.holds([key for key, _ in ranking]).all() and len(ranking) == 5 for ranking in got)
     assert len(walks) >= 2 * len(queries)
     plan = along._session.ask(
         "SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%hnsw%halfvec(24)%' AND schemaname = current_schema()"
@@ -545,16 +551,16 @@ def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monk
 
 
 def test_the_server_uses_its_index(address: str) -> None:
-    group_embedding = GroupEmbedding("drawn/1", 24, index='{"HNSW": {"above": 200}}')
-    snapshot = filled(Corpus(address), 400, group_embedding).snapshot()
-    along = snapshot.open_store.store.vector_search(snapshot, "chunk", group_embedding.embedder)
+    embedding = GroupEmbedding("drawn/1", 24, index='{"HNSW": {"above": 200}}')
+    snapshot = fill(Corpus(address), 400, embedding).snapshot()
+    along = snapshot.open_store.store.vector_search(snapshot, "chunk", embedding.embedder)
     assert isinstance(along, DatabaseSearch)
     statement = SQL("EXPLAIN ") + SQL(dialect.ALONG_GRAPH).format(
         embedder=Literal("drawn/1"), dimension=Literal(24), distance=SQL("<#>")
     )
-    request = {**along.values, "query": drawn(9, 24)[0], "fetch": 20}
+    parameters = {**along.values, "query": drawn_vectors(9, 24)[0], "fetch": 20}
     along._session.ask("SET enable_sort = off")
-    plan = "\n".join(row[0] for row in along._session.raw.execute(statement, request, prepare=False))
+    plan = "\n".join(row[0] for row in along._session.raw.execute(statement, parameters, prepare=False))
     assert f"Index Scan using {index_name('drawn/1', 'cosine', HNSW())}" in plan
 
 
@@ -565,7 +571,7 @@ def test_a_vector_database_beside_is_refused(corpus: Corpus) -> None:
 
     with pytest.raises(StoreError, match=r"keeps and searches its vectors itself\. Write index=HNSW\(\)"):
         write()
-    assert found(corpus, "temples") == ["b.txt"]
+    assert search_uris(corpus, "temples") == ["b.txt"]
 
 
 # Kills.
@@ -576,9 +582,9 @@ def test_killed_anywhere_nothing_is_lost_and_repeating_gives_the_same(
 ) -> None:
     monkeypatch.setenv("SPOLIA_TEST_DATABASE", server.uri)
     points = [*(point for point in FAIL_POINTS if not point.startswith(NOT_HERE)), *POSTGRES_FAIL_POINTS]
-    end, *killed = results(fast_folder, *points, "--random", str(KILLS), "3")
+    end, *killed = run_kills(fast_folder, *points, "--random", str(KILLS), "3")
     assert end["wrong"] == []
-    assert wrong_after(killed) == {}
+    assert problems_after(killed) == {}
     assert {result["at"] for result in killed if result["killed"]} >= set(points)
 
 

@@ -64,12 +64,12 @@ def corpus(notes: Path, address: str) -> Corpus:
     return new_corpus
 
 
-def mended(corpus: Corpus) -> Any:
+def repair_store(corpus: Corpus) -> Any:
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     return repair(corpus, groups=[corpus.group("near", near)])
 
 
-def changed(corpus: Corpus, statement: str) -> None:
+def execute_unguarded(corpus: Corpus, statement: str) -> None:
     """A statement past all that guards a store."""
     if corpus.path.startswith(POSTGRES):
         from spolia.stores.backends.postgres.session import PostgresSession
@@ -86,16 +86,16 @@ def changed(corpus: Corpus, statement: str) -> None:
 def answers(corpus: Corpus) -> list[Any]:
     snapshot = corpus.latest()
     (vector,) = EMBEDDER.embed(["What do builders take?"], kind="query")
-    results: list[Any] = []
+    collected: list[Any] = []
     for principals in (frozenset[str](), ANN):
-        results += [list(map(repr, snapshot.documents(principals)))]
-        results += [list(map(repr, snapshot.all_nodes(group, principals))) for group in ("chunk", "sentence", "near")]
+        collected += [list(map(repr, snapshot.documents(principals)))]
+        collected += [list(map(repr, snapshot.all_nodes(group, principals))) for group in ("chunk", "sentence", "near")]
         for hits in (
             snapshot.search("chunk", "stones treasure tides", 9, principals),
             snapshot.nearest("near", EMBEDDER.name, vector, 9, principals),
         ):
-            results.append(list(map(repr, snapshot.hits(hits, principals))))
-    return results
+            collected.append(list(map(repr, snapshot.hits(hits, principals))))
+    return collected
 
 
 @pytest.mark.slow
@@ -104,9 +104,9 @@ def answers(corpus: Corpus) -> list[Any]:
 def test_a_row_that_changed_is_found_by_looking_at_all_rows_and_mended(corpus: Corpus, name: str) -> None:
     previous_answers = answers(corpus)
     assert corpus.latest().check(deep=True) == []
-    changed(corpus, DAMAGE[name])
+    execute_unguarded(corpus, DAMAGE[name])
     assert [row for row in corpus.backend.row_problems() if "not as they were written" in row]
-    report = mended(corpus)
+    report = repair_store(corpus)
     assert report.repaired
     if name in MENDED:
         assert report.left == ()
@@ -120,8 +120,8 @@ def test_a_row_that_changed_is_found_by_looking_at_all_rows_and_mended(corpus: C
 @pytest.mark.parametrize("name", ["audience", "audiences"])
 def test_what_nothing_says_any_more_who_may_read_it_is_shown_to_nobody(corpus: Corpus, notes: Path, name: str) -> None:
     previous_answers = answers(corpus)
-    changed(corpus, DAMAGE[name])
-    mended(corpus)
+    execute_unguarded(corpus, DAMAGE[name])
+    repair_store(corpus)
     for principals in (frozenset[str](), ANN, frozenset({"everybody"})):
         assert "treasure" not in repr(list(corpus.latest().documents(principals)))
         assert "treasure" not in repr(list(corpus.latest().all_nodes("chunk", principals)))
@@ -150,21 +150,21 @@ def test_all_groups_that_lost_vectors_by_one_embedder_are_embedded_again(notes: 
     assert (report.left, copy.latest().check(deep=True)) == ((), [])
     (vector,) = EMBEDDER.embed(["What do builders take?"], kind="query")
     for group in near:
-        neighbours = [item.latest().nearest(group.name, EMBEDDER.name, vector, 9, ANN) for item in (corpus, copy)]
-        assert neighbours[0] == neighbours[1]
+        rankings = [store.latest().nearest(group.name, EMBEDDER.name, vector, 9, ANN) for store in (corpus, copy)]
+        assert rankings[0] == rankings[1]
 
 
 def test_looking_at_structure_only_does_not_see_it_and_at_a_share_of_rows_does(
     corpus: Corpus,
 ) -> None:
-    changed(corpus, DAMAGE["nodes"])
+    execute_unguarded(corpus, DAMAGE["nodes"])
     assert corpus.latest().check() == []
     with closing(corpus.backend.connect_for_reading()) as connection:
         assert {table for table, _ in damaged_rows(connection, 10_000)} == {"nodes"}
 
 
 def test_an_export_of_damaged_rows_is_refused(corpus: Corpus, tmp_path: Path) -> None:
-    changed(corpus, DAMAGE["nodes"])
+    execute_unguarded(corpus, DAMAGE["nodes"])
     with pytest.raises(StoreCorrupt, match=r"rows of nodes are not as they were written.* spolia repair --store"):
         export_store(corpus, tmp_path / "notes.zip")
     assert not (tmp_path / "notes.zip").exists()
@@ -173,15 +173,15 @@ def test_an_export_of_damaged_rows_is_refused(corpus: Corpus, tmp_path: Path) ->
 def test_a_sync_says_that_a_row_is_damaged(corpus: Corpus, notes: Path) -> None:
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     assert sync(notes, corpus, groups=[corpus.group("near", near)], access=readers).is_in_step
-    changed(corpus, DAMAGE["documents"])
+    execute_unguarded(corpus, DAMAGE["documents"])
     report = sync(notes, corpus, groups=[corpus.group("near", near)], access=readers)
     assert "rows of documents are not as they were written" in " ".join(report.damaged)
     assert not report.is_in_step
 
 
 def test_another_reader_list_does_not_hide_that_a_row_is_damaged(corpus: Corpus) -> None:
-    changed(corpus, DAMAGE["nodes"])
-    changed(corpus, DAMAGE["documents"])
+    execute_unguarded(corpus, DAMAGE["nodes"])
+    execute_unguarded(corpus, DAMAGE["documents"])
     with corpus.writer() as writer:
         for document in list(writer.documents()):
             writer.set_readers(document, ("bob",))
@@ -194,8 +194,8 @@ def test_another_reader_list_does_not_hide_that_a_row_is_damaged(corpus: Corpus)
 def test_a_text_without_a_file_that_was_damaged_goes_and_is_said_to_be_lost(corpus: Corpus) -> None:
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     add_texts(corpus, {"faq": "Rome was not built in a day."}, groups=[corpus.group("near", near)], access=readers)
-    changed(corpus, "UPDATE documents SET title = 'x' WHERE text LIKE 'Rome%'")
-    report = mended(corpus)
+    execute_unguarded(corpus, "UPDATE documents SET title = 'x' WHERE text LIKE 'Rome%'")
+    report = repair_store(corpus)
     assert [message for message in report.left if "'text:faq' was damaged and could not be read again" in message]
     assert "Rome" not in repr(answers(corpus))
 
@@ -213,8 +213,8 @@ def flipped_pages(corpus: Corpus, page: int) -> None:
 
 def root_page(corpus: Corpus, name: str) -> int:
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
-        count: int = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
-        return count
+        page: int = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+        return page
 
 
 @pytest.mark.slow
@@ -229,7 +229,7 @@ def test_a_page_that_cannot_be_read_is_mended_from_the_folder(notes: Path, fast_
     previous_answers = answers(corpus)
     copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
     flipped_pages(copy, root_page(corpus, table))
-    report = mended(copy)
+    report = repair_store(copy)
     assert "it was written again from the rows that could be read" in report.repaired[0]
     assert report.left == ()
     assert answers(copy) == previous_answers
@@ -244,7 +244,7 @@ def test_a_file_of_unknown_readers_keeps_no_other_file_from_being_read_again(not
     previous_answers = answers(corpus)
     (notes / "new.txt").write_text("Nobody has said who may read this.")
     flipped_pages(corpus, root_page(corpus, "sources"))
-    report = mended(corpus)
+    report = repair_store(corpus)
     assert [message for message in report.left if "'new.txt'" in message] == list(report.left)
     assert answers(corpus) == previous_answers
 
@@ -255,7 +255,7 @@ def test_a_damaged_file_of_unknown_readers_is_named_once(notes: Path, fast_folde
     near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
     sync(notes, corpus, groups=[corpus.group("near", near)], access=readers)
     flipped_pages(corpus, root_page(corpus, "documents"))
-    report = mended(corpus)
+    report = repair_store(corpus)
     assert [sum(name in message for message in report.left) for name in ("stones.txt", "tides.md", "treasure.txt")] == [
         1
     ] * 3
@@ -267,20 +267,20 @@ def test_a_database_of_which_nothing_can_be_read_is_left_as_it_is(corpus: Corpus
     flipped_pages(copy, 1)
     was = (Path(copy.path) / "corpus.db").read_bytes()
     with pytest.raises(StoreCorrupt, match="restored from a backup"):
-        mended(copy)
+        repair_store(copy)
     assert (Path(copy.path) / "corpus.db").read_bytes() == was
 
 
 def test_a_digest_tells_rows_apart_by_each_value() -> None:
     row = ("id", 1, None, b"\0", "text")
-    other_values = [
+    changed_rows = [
         ("ie", *row[1:]),
         ("id", 2, *row[2:]),
         (*row[:2], 0, *row[3:]),
         (*row[:3], b"\1", "text"),
         (*row[:4], "t"),
     ]
-    assert len({row_digest(item) for item in (row, *other_values)}) == 6
+    assert len({row_digest(changed_row) for changed_row in (row, *changed_rows)}) == 6
 
 
 def test_every_table_but_those_of_vectors_is_guarded(corpus: Corpus) -> None:
@@ -291,7 +291,7 @@ def test_every_table_but_those_of_vectors_is_guarded(corpus: Corpus) -> None:
 
 
 @pytest.fixture
-def ahead(corpus: Corpus, notes: Path, fast_folder: Path) -> Corpus:
+def ahead_corpus(corpus: Corpus, notes: Path, fast_folder: Path) -> Corpus:
     """A store as a killed process leaves it: what was committed last stands in the log ahead of the database."""
     corpus.latest()  # keeps the log from being put into the database
     add_texts(corpus, {"faq": "Rome was not built in a day."}, groups=[near_of(corpus)], access=readers)
@@ -305,40 +305,40 @@ def near_of(corpus: Corpus) -> NodeGroup:
 
 
 @pytest.mark.slow
-def test_a_log_that_is_whole_is_not_called_damaged(ahead: Corpus) -> None:
-    assert log_damage(Path(ahead.path) / "corpus.db") == ""
-    assert ahead.latest().check(deep=True) == []
+def test_a_log_that_is_whole_is_not_called_damaged(ahead_corpus: Corpus) -> None:
+    assert log_damage(Path(ahead_corpus.path) / "corpus.db") == ""
+    assert ahead_corpus.latest().check(deep=True) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [4, 20, 40, 52, 2_000, -30_000, -4_100, -3])
-def test_a_byte_of_the_log_that_changed_is_found(ahead: Corpus, place: int) -> None:
-    path = Path(ahead.path) / "corpus.db-wal"
+def test_a_byte_of_the_log_that_changed_is_found(ahead_corpus: Corpus, place: int) -> None:
+    path = Path(ahead_corpus.path) / "corpus.db-wal"
     content = bytearray(path.read_bytes())
     content[place] ^= 0x10
     path.write_bytes(content)
-    assert "so that what was committed" in log_damage(Path(ahead.path) / "corpus.db")
-    assert [message for message in ahead.backend.row_problems() if "corpus.db-wal" in message]
+    assert "so that what was committed" in log_damage(Path(ahead_corpus.path) / "corpus.db")
+    assert [message for message in ahead_corpus.backend.row_problems() if "corpus.db-wal" in message]
 
 
 @pytest.mark.slow
-def test_what_was_not_committed_is_no_damage(ahead: Corpus) -> None:
-    path = Path(ahead.path) / "corpus.db-wal"
+def test_what_was_not_committed_is_no_damage(ahead_corpus: Corpus) -> None:
+    path = Path(ahead_corpus.path) / "corpus.db-wal"
     content = path.read_bytes()
     begun = content[32:36] + bytes(4) + content[16:24] + bytes(8) + bytes(4096)  # no commit, half written
     path.write_bytes(content + begun)
-    assert log_damage(Path(ahead.path) / "corpus.db") == ""
+    assert log_damage(Path(ahead_corpus.path) / "corpus.db") == ""
 
 
 @pytest.mark.slow
-def test_what_a_damaged_log_has_lost_is_read_again_from_the_folder(ahead: Corpus, notes: Path) -> None:
-    path = Path(ahead.path) / "corpus.db-wal"
+def test_what_a_damaged_log_has_lost_is_read_again_from_the_folder(ahead_corpus: Corpus, notes: Path) -> None:
+    path = Path(ahead_corpus.path) / "corpus.db-wal"
     content = bytearray(path.read_bytes())
     content[40] ^= 0x10
     path.write_bytes(content)
-    report = repair(ahead, groups=[near_of(ahead)])
+    report = repair(ahead_corpus, groups=[near_of(ahead_corpus)])
     assert [message for message in report.repaired if "corpus.db-wal" in message]
-    assert ahead.latest().check(deep=True) == []
+    assert ahead_corpus.latest().check(deep=True) == []
 
 
 FOREIGN = {
@@ -422,13 +422,13 @@ def test_a_repair_says_that_vectors_were_dropped_and_made_again(tmp_path: Path, 
     segment.write_bytes(content[:100] + b"XXXX" + content[104:] if damage == "changed" else content[:50])
     if damage == "gone":
         segment.unlink()
-    (result,) = [message for message in corpus.latest().check() if "vector segment" in message]
-    assert "Write" not in result
+    (problem,) = [message for message in corpus.latest().check() if "vector segment" in message]
+    assert "Write" not in problem
     report = repair(corpus, groups=groups)
-    cause, instance = report.repaired
+    cause, remedy = report.repaired
     assert cause.startswith(f"The vector segment {segment} ")
     assert cause.endswith(". Its 2 vectors were dropped.")
-    assert instance == "Group 'near': 2 vectors were made again."
+    assert remedy == "Group 'near': 2 vectors were made again."
     assert (report.left, "STORE" in cause, cause.count(str(segment))) == ((), False, 1)
 
 

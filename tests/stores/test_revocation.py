@@ -29,7 +29,7 @@ class Kept(BM25):
     cached: ClassVar[bool] = True
 
 
-def shown(corpus: Corpus) -> list[str]:
+def visible_texts(corpus: Corpus) -> list[str]:
     """What a search for the secret shows, its relatives, and what is read by name."""
     snapshot = corpus.snapshot()
     ranking = BM25(corpus.group(), 10)(Query("treasure temples"))
@@ -38,31 +38,31 @@ def shown(corpus: Corpus) -> list[str]:
     )
 
 
-def readers(corpus: Corpus, *names: str) -> None:
+def set_readers(corpus: Corpus, *names: str) -> None:
     with corpus.writer() as writer:
-        (document,) = [found_document for found_document in writer.documents() if "treasure" in found_document.text]
+        (document,) = [candidate for candidate in writer.documents() if "treasure" in candidate.text]
         writer.set_readers(document, names)
 
 
 def test_a_run_under_way_reads_no_more_and_then_again(corpus: Corpus) -> None:
     with Run(principal="ann"):
-        previous_texts, snapshot = shown(corpus), corpus.snapshot()
+        previous_texts, snapshot = visible_texts(corpus), corpus.snapshot()
         assert any("treasure" in text for text in previous_texts)
-        readers(corpus, "bob")
-        assert shown(corpus) == [text for text in previous_texts if "treasure" not in text]
+        set_readers(corpus, "bob")
+        assert visible_texts(corpus) == [text for text in previous_texts if "treasure" not in text]
         assert corpus.snapshot() is snapshot, "it is still the same generation"
-        readers(corpus, "ann", "bob")
-        assert shown(corpus) == previous_texts
+        set_readers(corpus, "ann", "bob")
+        assert visible_texts(corpus) == previous_texts
 
 
 def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
     ann = frozenset({"ann"})
     snapshot = corpus.snapshot()
     (node,) = [node for node in snapshot.all_nodes("chunk", ann) if "treasure" in node.text]
-    readers(corpus, "bob")
+    set_readers(corpus, "bob")
     assert parents(snapshot, [node.but(parent=node.document)], ann) == {}
     assert snapshot.numbered_nodes(node.document, "chunk", 0, 9, ann) == []
-    assert node.id not in {found_node.id for found_node in snapshot.all_nodes("chunk", ann)}
+    assert node.id not in {readable_node.id for readable_node in snapshot.all_nodes("chunk", ann)}
     for read in (snapshot.node, snapshot.document):
         with pytest.raises(StoreError, match="no readable"):
             read(node.id if read == snapshot.node else node.document, ann)
@@ -71,7 +71,7 @@ def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
 def test_whoever_comes_to_a_list_reads_with_the_next_run(corpus: Corpus) -> None:
     bob = frozenset({"bob"})
     previous_snapshot = corpus.snapshot()
-    readers(corpus, "ann", "bob")
+    set_readers(corpus, "ann", "bob")
     assert not [document for document in previous_snapshot.documents(bob) if "treasure" in document.text]
     assert [document for document in corpus.snapshot().documents(bob) if "treasure" in document.text]
 
@@ -101,6 +101,6 @@ def test_no_cache_shows_it(corpus: Corpus) -> None:
     with Run(principal="ann", cache=Cache()):
         assert len(search(Query("treasure")).hits) == 1
         previous_fingerprint = corpus.fingerprint()
-        readers(corpus, "bob")
+        set_readers(corpus, "bob")
         assert corpus.fingerprint() != previous_fingerprint, "no result that was kept is taken"
         assert search(Query("treasure")).hits == ()

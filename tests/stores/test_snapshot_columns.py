@@ -131,13 +131,13 @@ class History:
             snapshot = self.corpus.snapshot()
             if asked_of(snapshot, asked):
                 snapshot.allowed("chunk", ASKERS[1], asked)
-            expected = seen(snapshot, expected_of)
+            expected = visible_ids(snapshot, expected_of)
             self.held = [*self.held[-1:], (snapshot, expected)]
-            for item, then in self.held:
-                assert seen(item, found_by) == then
+            for past_snapshot, then in self.held:
+                assert visible_ids(past_snapshot, found_by) == then
         with columns_of_index(not by_index):
             fresh = latest_snapshot(OpenStore(self.corpus.backend))
-            assert seen(fresh, found_by) == expected
+            assert visible_ids(fresh, found_by) == expected
 
 
 @contextmanager
@@ -159,10 +159,10 @@ def _nodes(document: Document, owns: Sequence[Meta]) -> Iterator[Node]:
             yield Node(id, document.text, document.id, group, number=number, meta=document.meta + own)
 
 
-def seen(snapshot: Snapshot, options: object) -> dict[object, set[str]]:
-    assert callable(options)
+def visible_ids(snapshot: Snapshot, ids_of: object) -> dict[object, set[str]]:
+    assert callable(ids_of)
     return {
-        (group, asker, filter): options(snapshot, group, asker, filter)
+        (group, asker, filter): ids_of(snapshot, group, asker, filter)
         for group in GROUPS
         for asker in ASKERS
         for filter in (None, *FILTERS)
@@ -208,8 +208,8 @@ def holds(corpus: Corpus, history: Sequence[Look]) -> None:
         for group in GROUPS:
             writer.define(group, Manifest(group))
         writer.declare(SCHEMAS[0])
-    for instance, condition, by_index in history:
-        run.publish(instance)
+    for changes_made, condition, by_index in history:
+        run.publish(changes_made)
         run.look(condition, by_index)
 
 
@@ -249,17 +249,17 @@ def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch:
     with run.corpus.writer() as writer:
         writer.remove("3")
         run.put(writer, "4", (("lang", "en"),), [(("year", 7),)], ())
-    numbers, rows = list[int](), OpenStore.rows
+    row_counts, rows = list[int](), OpenStore.rows
 
-    def count_calls(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
+    def count_rows(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
         found_rows = rows(store, statement, values)
-        numbers.append(len(found_rows))
+        row_counts.append(len(found_rows))
         return found_rows
 
-    monkeypatch.setattr(OpenStore, "rows", count_calls)
+    monkeypatch.setattr(OpenStore, "rows", count_rows)
     allowed = run.corpus.snapshot().allowed("chunk", frozenset(), filter)
     assert allowed.count == 48
-    assert 0 < sum(numbers) < 20, "as many as changed, not as many as there are"
+    assert 0 < sum(row_counts) < 20, "as many as changed, not as many as there are"
 
 
 def test_a_filter_decodes_its_own_field_only_and_nothing_with_a_column(
@@ -273,28 +273,28 @@ def test_a_filter_decodes_its_own_field_only_and_nothing_with_a_column(
         for number in range(20):
             run.put(writer, f"{number}", (("lang", "en"), ("year", number % 5)), [()], ())
     decoded, decode = list[int](), records._decode
-    texts, rows = list[str](), OpenStore.rows
+    statements, rows = list[str](), OpenStore.rows
 
-    def count_calls(text: str, at: int) -> Any:
+    def note_decoding(text: str, at: int) -> Any:
         decoded.append(at)
         return decode(text, at)
 
-    def noted(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
-        texts.append(statement)
+    def note_statement(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
+        statements.append(statement)
         return rows(store, statement, values)
 
-    monkeypatch.setattr(records, "_decode", count_calls)
-    monkeypatch.setattr(OpenStore, "rows", noted)
+    monkeypatch.setattr(records, "_decode", note_decoding)
+    monkeypatch.setattr(OpenStore, "rows", note_statement)
     snapshot, filter, lists = run.corpus.snapshot(), where(year=3), {sql.DOCUMENT_METADATA, sql.OWN_METADATA, sql.FILES}
     assert len(snapshot.search("chunk", "tide", 9, frozenset(), filter)) == 4
-    assert not {sql.RECORDS, *lists} & {*texts}, "a search by words asks the index alone"
+    assert not {sql.RECORDS, *lists} & {*statements}, "a search by words asks the index alone"
     assert snapshot.allowed("chunk", frozenset(), filter).count == 4
-    assert not lists & {*texts}
+    assert not lists & {*statements}
     assert decoded == []
     with columns_of_index(False):
         assert latest_snapshot(OpenStore(run.corpus.backend)).allowed("chunk", frozenset(), filter).count == 4
     assert len(decoded) == 5, "as often as there are different metadata, and once in each"
-    assert lists & {*texts} == {sql.DOCUMENT_METADATA}
+    assert lists & {*statements} == {sql.DOCUMENT_METADATA}
 
 
 def test_the_masks_stay_where_nothing_of_the_group_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ NAMES = [f"d{n:02}" for n in range(40)]
 NOBODY = frozenset[str]()
 
 
-def stored(path: Path, names: Sequence[str]) -> Corpus:
+def stored_corpus(path: Path, names: Sequence[str]) -> Corpus:
     """A document of each name with the same text, published one after the other."""
     corpus = Corpus(str(path)).create()
     embeddings = (GroupEmbedding("dense", 2), GroupEmbedding("sparse", 0))
@@ -37,11 +37,11 @@ def stored(path: Path, names: Sequence[str]) -> Corpus:
     return corpus
 
 
-def found(corpus: Corpus, text: str, top_k: int) -> list[str]:
+def search_documents(corpus: Corpus, search_kind: str, top_k: int) -> list[str]:
     snapshot = corpus.snapshot()
-    if text == "words":
+    if search_kind == "words":
         keys = snapshot.search("chunk", "moon", top_k, NOBODY)
-    elif text == "dense":
+    elif search_kind == "dense":
         keys = snapshot.nearest("chunk", "dense", np.array([1.0, 0.0], np.float32), top_k, NOBODY)
     else:
         (keys,) = snapshot.nearest_sparse("chunk", "sparse", SparseRows.from_weights([{7: 1.0}]), top_k, NOBODY)
@@ -52,13 +52,13 @@ def found(corpus: Corpus, text: str, top_k: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["words", "dense", "sparse"])
 def test_the_order_of_what_is_equal_does_not_depend_on_when_it_came(tmp_path: Path, by: str) -> None:
-    first, last = stored(tmp_path / "a.spolia", NAMES), stored(tmp_path / "b.spolia", NAMES[::-1])
+    first, last = stored_corpus(tmp_path / "a.spolia", NAMES), stored_corpus(tmp_path / "b.spolia", NAMES[::-1])
     for top_k in (1, 10, 40, 99):
-        assert found(first, by, top_k) == found(last, by, top_k) == NAMES[:top_k]
+        assert search_documents(first, by, top_k) == search_documents(last, by, top_k) == NAMES[:top_k]
     with last.writer() as writer:
         writer.remove("d03")
-    assert found(last, by, 5) == ["d00", "d01", "d02", "d04", "d05"]
+    assert search_documents(last, by, 5) == ["d00", "d01", "d02", "d04", "d05"]
     with last.writer() as writer:
         node = Node("d03/chunk", TEXT, "d03", "chunk", Span(0, len(TEXT)))
         writer.put_document(Document("d03", TEXT), [node], SourceRow("d03", len(TEXT)))
-    assert found(last, by, 5) == NAMES[:5]
+    assert search_documents(last, by, 5) == NAMES[:5]

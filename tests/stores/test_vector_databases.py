@@ -27,7 +27,7 @@ from spolia.stores.vectors.external_index import REPLACES, ExternalIndexes
 from spolia.stores.vectors.segment_search import ExactSearch, locate_vectors
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
-from tests.stores.database_kills import differing
+from tests.stores.database_kills import list_differences
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def fill(folder: Path, count: int) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(count):
         pairs = ((WORDS[number % 12], WORDS[(number + step) % 12]) for step in range(1, 6))
-        (folder / f"{number}.txt").write_text(" ".join(f"The {item} {number} and the {two}." for item, two in pairs))
+        (folder / f"{number}.txt").write_text(" ".join(f"The {word} {number} and the {two}." for word, two in pairs))
 
 
 @pytest.fixture(params=DATABASES, ids=lambda settings: type(settings).__name__)
@@ -54,7 +54,7 @@ def group_of(corpus: Corpus, index: IndexSettings, name: str = "sentence") -> No
     return corpus.group(name, Definition(Sentences(), embeddings=(Embedding(EMBEDDER, index),)))
 
 
-def found(group: NodeGroup, text: str) -> list[tuple[str, float]]:
+def search_texts(group: NodeGroup, text: str) -> list[tuple[str, float]]:
     return [(hit.node.text, round(hit.score, 9)) for hit in Dense(group, EMBEDDER, top_k=5)(Query(text))]
 
 
@@ -67,12 +67,14 @@ def test_a_database_answers_as_exact_search_does_and_follows(
     groups = [group_of(corpus, settings), group_of(corpus, Exact(), "exact")]
     sync(folder, corpus, groups=groups)
     for text in ("the arch and the bridge", "a tower"):
-        assert [score for _, score in found(groups[0], text)] == [score for _, score in found(groups[1], text)]
+        assert [score for _, score in search_texts(groups[0], text)] == [
+            score for _, score in search_texts(groups[1], text)
+        ]
     (folder / "3.txt").write_text("Something else about aqueducts.")
     (folder / "4.txt").unlink()
     sync(folder, corpus, groups=groups)
-    assert found(groups[0], "Something else about aqueducts.")[0][0] == "Something else about aqueducts."
-    assert found(groups[0], "the wall 4") == found(groups[1], "the wall 4")
+    assert search_texts(groups[0], "Something else about aqueducts.")[0][0] == "Something else about aqueducts."
+    assert search_texts(groups[0], "the wall 4") == search_texts(groups[1], "the wall 4")
     assert corpus.snapshot().check() == []
 
 
@@ -82,19 +84,19 @@ def test_a_database_gets_the_vectors_that_take_the_place_of_others(tmp_path: Pat
     sync(folder, corpus, groups=[group_of(corpus, settings)])
     texts = {node.text: node.number for node in corpus.snapshot().all_nodes("sentence") if node.uri == "3.txt"}
     databases = ExternalIndexes(Path(corpus.path), corpus.backend.connect_for_reading(), corpus.latest().manifests)
-    ((manifest, options, _),) = databases.indexed
-    for other_text in ("Once ", "And again "):
-        vectors = EMBEDDER.embed([f"{other_text}{number}" for number in texts.values()], kind="passage")
+    ((manifest, embedding, _),) = databases.indexed
+    for prefix in ("Once ", "And again "):
+        vectors = EMBEDDER.embed([f"{prefix}{number}" for number in texts.values()], kind="passage")
         with corpus.writer() as writer:
             writer.replace_vectors(EMBEDDER.name, list(map(hash_of, texts)), [vectors])
-        keys = [key for key, _ in found_keys(corpus, vectors)]
+        keys = [key for key, _ in nearest_keys(corpus, vectors)]
         with databases._open_index(*databases.indexed[0]) as index:
             near = [row[0] for row in index.search(vectors, 1)]
         assert ([key for key, _ in near], [round(score, 5) for _, score in near]) == (keys, [1.0] * len(keys))
-        databases._unsure_file(manifest, options).touch()  # the next writer compares all keys, as after a kill
+        databases._unsure_file(manifest, embedding).touch()  # the next writer compares all keys, as after a kill
     with databases._open_index(*databases.indexed[0]) as index:
         index.add(keys, EMBEDDER.embed(["never published"] * len(keys), kind="passage"))
-    databases._unsure_file(manifest, options).write_text(
+    databases._unsure_file(manifest, embedding).write_text(
         REPLACES
     )  # as a writer leaves it that was killed while replacing
     (folder / "more.txt").write_text("One more.")
@@ -104,7 +106,7 @@ def test_a_database_gets_the_vectors_that_take_the_place_of_others(tmp_path: Pat
     assert corpus.snapshot().check() == []
 
 
-def found_keys(corpus: Corpus, vectors: Any) -> list[tuple[int, float]]:
+def nearest_keys(corpus: Corpus, vectors: Any) -> list[tuple[int, float]]:
     """The nearest node of each vector, by comparing every one."""
     placed, _ = locate_vectors(corpus.latest(), "sentence", EMBEDDER.name)
     return [row[0] for row in ExactSearch(placed).search(vectors, 1, Allowed(placed.keys))]
@@ -167,10 +169,10 @@ def test_writers_killed_one_after_the_other_leave_what_readers_see_and_the_next_
     points = ("databases.followed", "publish.commit", "databases.recovered", "publish.commit")
     writers("sync(folder, corpus, groups=[group_of(corpus, settings)], workers=0)", corpus, settings, folder, points)
     assert list(Path(corpus.path).glob("databases/*.unsure"))
-    assert differing(corpus, "sentence") == []
+    assert list_differences(corpus, "sentence") == []
     assert not list(Path(corpus.path).glob("databases/*.unsure"))
     sync(folder, corpus, groups=[group])
-    assert found(group, "A quarry is new.")[0][0] == "A quarry is new."
+    assert search_texts(group, "A quarry is new.")[0][0] == "A quarry is new."
     assert corpus.snapshot().check() == []
 
 
@@ -181,7 +183,7 @@ def test_a_group_has_a_graph_where_it_is_large(tmp_path: Path) -> None:
     groups = [group_of(corpus, HNSW(above=50)), group_of(corpus, Exact(), "exact")]
     sync(folder, corpus, groups=groups)
     assert list(Path(corpus.path).glob("graphs/*/*"))
-    assert found(groups[0], "the arch 7 and the temple") == found(groups[1], "the arch 7 and the temple")
+    assert search_texts(groups[0], "the arch 7 and the temple") == search_texts(groups[1], "the arch 7 and the temple")
     assert corpus.snapshot().check() == []
 
 
@@ -192,7 +194,9 @@ def test_metrics_are_those_of_the_embedding(tmp_path: Path) -> None:
     scores: dict[str, Any] = {}
     for metric in ("cosine", "dot", "euclidean"):
         embedding = Embedding(EMBEDDER, Exact(), metric)
-        scores[metric] = found(corpus.group(metric, Definition(Sentences(), embeddings=(embedding,))), "the road 1")
+        scores[metric] = search_texts(
+            corpus.group(metric, Definition(Sentences(), embeddings=(embedding,))), "the road 1"
+        )
     assert [text for text, _ in scores["dot"]] == [text for text, _ in scores["euclidean"]]
     assert scores["cosine"] == scores["dot"]  # of vectors of length 1
     assert all(score <= 0 for _, score in scores["euclidean"])

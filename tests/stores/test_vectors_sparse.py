@@ -47,11 +47,11 @@ def test_it_finds_what_multiplying_all_finds(
             assert write_sparse(path, "splade", hashes(len(part)), SparseRows.from_weights(part)) == path.stat().st_size
         segments = [open_sparse(path) for path in paths]
         search = SparseSearch(keys, segments, places)
-        hits = search.search(SparseRows.from_weights(asked), top_k, allowed)
+        rankings = search.search(SparseRows.from_weights(asked), top_k, allowed)
         assert [list(segment.hashes) for segment in segments] == [hashes(len(first)), hashes(len(second))]
         for segment, part in zip(segments, (first, second), strict=True):
             assert [segment.rows.weights_of(index) for index in range(len(part))] == part
-    for query, ours in zip(asked, hits, strict=True):
+    for query, ours in zip(asked, rankings, strict=True):
         scores = {
             int(key): sum(weight * query.get(term, 0.0) for term, weight in rows[place].items())
             for key, place, is_held in zip(keys, places, allowed.holds(keys), strict=True)
@@ -92,11 +92,11 @@ def test_rows_that_cannot_be_are_refused(offsets: list[int], terms: list[int], w
 def test_damaged_segments_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "v" / "1.seg"
     write_sparse(path, "splade", hashes(3), SparseRows.from_weights([{1: 0.5}, {}, {2: 3.0, 7: 1.0}]))
-    content = path.read_bytes()
-    for damaged in (b"", content[:-1], content[:20], b"SPLVEC01" + content[8:]):
+    segment_bytes = path.read_bytes()
+    for damaged in (b"", segment_bytes[:-1], segment_bytes[:20], b"SPLVEC01" + segment_bytes[8:]):
         path.write_bytes(damaged)
         with pytest.raises(StoreCorrupt):
             open_sparse(path)
-    path.write_bytes(content[:-30] + b"\xff" + content[-29:])
+    path.write_bytes(segment_bytes[:-30] + b"\xff" + segment_bytes[-29:])
     with pytest.raises(StoreCorrupt, match="checksum"):
         open_sparse(path)

@@ -34,7 +34,7 @@ BACKENDS = ("folder", "postgres")
 NOBODY: frozenset[str] = frozenset()
 
 
-def found(corpus: Corpus, text: str) -> list[str]:
+def search_uris(corpus: Corpus, text: str) -> list[str]:
     snapshot = corpus.snapshot()
     return [hit.node.uri for hit in snapshot.hits(snapshot.search("chunk", text, 10, NOBODY), NOBODY)]
 
@@ -46,15 +46,15 @@ def files(corpus: Corpus) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)  # it looks at files
 def test_the_same_again_writes_nothing_and_embeds_nothing(corpus: Corpus) -> None:
-    previous_texts, generation = files(corpus), corpus.snapshot().generation
+    previous_files, generation = files(corpus), corpus.snapshot().generation
     assert sync(corpus, FIRST) == 0
     assert corpus.snapshot().generation == generation
-    later_texts = files(corpus)
-    assert {path for path in previous_texts if not path.endswith(("-wal", "-shm"))} == {
-        path for path in later_texts if not path.endswith(("-wal", "-shm"))
+    later_files = files(corpus)
+    assert {path for path in previous_files if not path.endswith(("-wal", "-shm"))} == {
+        path for path in later_files if not path.endswith(("-wal", "-shm"))
     }
-    assert {path: later_texts[path] for path in previous_texts if not path.endswith("-shm")} == {
-        path: previous_texts[path] for path in previous_texts if not path.endswith("-shm")
+    assert {path: later_files[path] for path in previous_files if not path.endswith("-shm")} == {
+        path: previous_files[path] for path in previous_files if not path.endswith("-shm")
     }
 
 
@@ -67,15 +67,15 @@ def test_a_moved_file_keeps_its_nodes_and_its_index(corpus: Corpus) -> None:
     later_snapshot = corpus.snapshot()
     assert later_snapshot.search("chunk", "temples", 10, NOBODY) == keys
     assert later_snapshot.indexes == snapshot.indexes
-    assert found(corpus, "temples") == ["far/away.txt"]
+    assert search_uris(corpus, "temples") == ["far/away.txt"]
 
 
 @pytest.mark.slow
 def test_a_move_onto_another_source_takes_its_place(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         writer.move("b.txt", source_of("a.txt", FIRST["b.txt"]))
-    assert found(corpus, "temples") == ["a.txt"]
-    assert found(corpus, "Olsen") == []
+    assert search_uris(corpus, "temples") == ["a.txt"]
+    assert search_uris(corpus, "Olsen") == []
     assert corpus.snapshot().check() == []
 
 
@@ -109,7 +109,7 @@ def test_a_document_that_is_read_differently_is_replaced_for_all_its_sources(cor
         writer.put_document(changed, [node], source_of("same.txt", FIRST["same.txt"]))
         add_missing_vectors(writer)
     snapshot = corpus.snapshot()
-    assert found(corpus, "names") == []
+    assert search_uris(corpus, "names") == []
     assert snapshot.document(document.id, NOBODY) == changed.but(uri="also.txt")
     assert {uri for uri, row in snapshot.sources().items() if row.document == document.id} == {"same.txt", "also.txt"}
     assert snapshot.check() == []
@@ -123,7 +123,7 @@ def test_a_document_replaced_twice_before_publishing_is_the_last_one(corpus: Cor
             put(writer, "copy.txt", text)
         writer.move("copy.txt", source_of("b.txt", "Third draft."))
         add_missing_vectors(writer)
-    assert found(corpus, "draft temples olsen") == ["a.txt"]
+    assert search_uris(corpus, "draft temples olsen") == ["a.txt"]
     assert corpus.snapshot().check() == []
 
 
@@ -134,8 +134,8 @@ def test_a_failed_source_keeps_or_loses_what_it_held_as_it_says(corpus: Corpus) 
         writer.fail(rows["a.txt"].but(status="failed", error="locked"))
         writer.fail(rows["b.txt"].but(status="failed", error="gone", document=""))
         writer.fail(SourceRow("new.pdf", status="failed", error="encrypted"))
-    assert found(corpus, "olsen") == ["a.txt"]
-    assert found(corpus, "temples") == []
+    assert search_uris(corpus, "olsen") == ["a.txt"]
+    assert search_uris(corpus, "temples") == []
     sources = corpus.snapshot().sources()
     assert [sources[uri].error for uri in ("a.txt", "b.txt", "new.pdf")] == ["locked", "gone", "encrypted"]
     assert corpus.snapshot().check() == []
@@ -145,7 +145,7 @@ def test_a_failed_source_keeps_or_loses_what_it_held_as_it_says(corpus: Corpus) 
 def test_other_readers_for_the_same_bytes_are_a_new_version(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         put(writer, "b.txt", FIRST["b.txt"], ("ann",))
-    assert found(corpus, "temples") == []
+    assert search_uris(corpus, "temples") == []
     assert corpus.snapshot().check() == []
 
 
@@ -194,7 +194,7 @@ def test_a_rebuild_is_seen_only_when_it_is_published(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         writer.redefine("chunk", other_manifest)
         assert {lack.reason for lack in writer.unmade()} == {NOT_YET}
-        assert found(corpus, "temple") == ["b.txt"]
+        assert search_uris(corpus, "temple") == ["b.txt"]
         for uri, text in FIRST.items():
             document, nodes = document_of(uri, text)
             if all(lack.document != document.id for lack in writer.unmade()):
@@ -202,8 +202,8 @@ def test_a_rebuild_is_seen_only_when_it_is_published(corpus: Corpus) -> None:
             writer.add_nodes(document, nodes)
         assert writer.unmade() == ()
         add_missing_vectors(writer)
-    assert found(corpus, "temple") == []
-    assert found(corpus, "temples") == ["b.txt"]
+    assert search_uris(corpus, "temple") == []
+    assert search_uris(corpus, "temples") == ["b.txt"]
     assert corpus.snapshot().manifest("chunk") == other_manifest
     assert corpus.snapshot().check() == []
 
@@ -256,10 +256,10 @@ def test_nodes_are_not_added_to_a_document_that_has_gone_since_it_was_put(corpus
             writer.add_nodes(document, nodes)
         writer.put_document(document, (), source_of("new.txt", document.text))
         writer.set_readers(document, ["ann"])
-        (labelled,) = (item for item in writer.documents() if item.id == document.id)
+        (labelled,) = (candidate for candidate in writer.documents() if candidate.id == document.id)
         writer.add_nodes(labelled, [node.but(readers=("ann",)) for node in nodes])
         add_missing_vectors(writer)
-    assert found(corpus, "short life") == []
+    assert search_uris(corpus, "short life") == []
     snapshot = corpus.snapshot()
     assert len(snapshot.search("chunk", "short life", 10, frozenset(["ann"]))) == len(nodes)
 
@@ -281,12 +281,12 @@ def test_of_changes_that_are_taken_back_together_nothing_stays(corpus: Corpus) -
     previous_generation = corpus.snapshot().generation
     with pytest.raises(StoreError, match="has ended"):
         commit()
-    assert found(corpus, "whole commit") == []
+    assert search_uris(corpus, "whole commit") == []
     assert corpus.snapshot().generation == previous_generation
     with corpus.writer() as writer:
         put(writer, "new.txt", "A whole commit.")
         add_missing_vectors(writer)
-    assert found(corpus, "whole commit") == ["new.txt"]
+    assert search_uris(corpus, "whole commit") == ["new.txt"]
 
 
 def test_a_lent_connection_writes_while_it_may_and_only_into_its_own_database(fast_folder: Path) -> None:

@@ -20,7 +20,7 @@ EMBEDDER = "clustered/1"
 SETTINGS = HNSW(connectivity=16, expansion_add=96, expansion_search=96, above=5_000)
 
 
-def drawn(rows: int, dimension: int, seed: int = 0, *, unit: bool = True) -> Vectors:
+def drawn_vectors(rows: int, dimension: int, seed: int = 0, *, unit: bool = True) -> Vectors:
     """float32[rows, dimension] around some centres, as texts lie around topics."""
     draw = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(40, dimension))
@@ -30,7 +30,7 @@ def drawn(rows: int, dimension: int, seed: int = 0, *, unit: bool = True) -> Vec
     return points.astype(np.float32)
 
 
-def kept(store: Path, *parts: Vectors) -> list[Path]:
+def write_segments(store: Path, *parts: Vectors) -> list[Path]:
     """Each part as a segment of a store."""
     paths = []
     for number, part in enumerate(parts, 1):
@@ -42,7 +42,7 @@ def kept(store: Path, *parts: Vectors) -> list[Path]:
 
 def placed_in(store: Path, *parts: Vectors, places: npt.NDArray[np.int64] | None = None) -> PlacedVectors:
     """A node for each row, or for each of `places`, with keys that have gaps."""
-    segments = [open_segment(path).vectors for path in kept(store, *parts)]
+    segments = [open_segment(path).vectors for path in write_segments(store, *parts)]
     places = np.arange(sum(map(len, parts))) if places is None else places
     return PlacedVectors(np.arange(len(places)) * 3 + 7, segments, places)
 
@@ -61,11 +61,11 @@ def opener(store: Path, number: int, metric: Metric) -> Opener:
     return lambda: graph
 
 
-def compared(
+def compare_all(
     metric: Metric, queries: Vectors, vectors: Vectors, allowed: Allowed, top_k: int
 ) -> list[list[tuple[int, float]]]:
     """What searching should find: every allowed vector compared, formula by formula."""
-    results = []
+    rankings = []
     for query in queries.astype(np.float64):
         if metric == "euclidean":
             scores = -np.linalg.norm(vectors.astype(np.float64) - query, axis=1)
@@ -77,8 +77,8 @@ def compared(
             for position in np.lexsort((allowed.keys, -scores))
             if allowed.mask is None or allowed.mask[position]
         ]
-        results.append([(int(allowed.keys[position]), float(scores[position])) for position in order[:top_k]])
-    return results
+        rankings.append([(int(allowed.keys[position]), float(scores[position])) for position in order[:top_k]])
+    return rankings
 
 
 def recall(rankings: list[list[tuple[int, float]]], right: list[list[tuple[int, float]]]) -> float:

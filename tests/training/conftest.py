@@ -30,11 +30,9 @@ def write_world(folder: Path, chains: int = 60) -> Path:
         }
         for kind, (title, text) in lines.items():
             passages.append({"id": f"{kind}{index}", "title": title, "text": text})
-        asked_text = f"How long is the water in the town where {person} was born?"
+        question = f"How long is the water in the town where {person} was born?"
         gold = [f"{kind}{index}" for kind in lines]
-        questions.append(
-            {"id": f"q{index}", "question": asked_text, "answers": [f"{index + 3} miles"], "gold_ids": gold}
-        )
+        questions.append({"id": f"q{index}", "question": question, "answers": [f"{index + 3} miles"], "gold_ids": gold})
     for name, rows in (("corpus", passages), ("questions", questions)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return folder

@@ -55,11 +55,11 @@ def bi_encoder(
 def test_onnxruntime_embeds_questions_and_passages_as_torch_does(
     bi_encoder: tuple[BiEncoderTrainer, Trained], items: list[Item]
 ) -> None:
-    instance, result = bi_encoder
-    embedder = TunedMiniLM(tuned=result.weights, part=BI_ENCODER)
+    trainer, training = bi_encoder
+    embedder = TunedMiniLM(tuned=training.weights, part=BI_ENCODER)
     texts = [items[0].question, "A market town with an old bridge.", ""]
     with torch.no_grad():
-        expected = instance.embed_texts(texts).numpy()
+        expected = trainer.embed_texts(texts).numpy()
     for kind in ("query", "passage"):
         assert np.abs(embedder.embed(texts, kind=kind) - expected).max() < 1e-6
         assert np.abs(embedder.embed(texts, kind=kind) - MiniLM().embed(texts, kind=kind)).max() > 1e-3
@@ -68,24 +68,24 @@ def test_onnxruntime_embeds_questions_and_passages_as_torch_does(
 def test_the_score_is_that_of_a_store_indexed_with_it_and_the_store_of_the_training_stays(
     bi_encoder: tuple[BiEncoderTrainer, Trained], group: NodeGroup, small: DataSet, items: list[Item], tmp_path: Path
 ) -> None:
-    instance, result = bi_encoder
-    embedder = TunedMiniLM(tuned=result.weights, part=BI_ENCODER)
+    trainer, training = bi_encoder
+    embedder = TunedMiniLM(tuned=training.weights, part=BI_ENCODER)
     assert [embedding.embedder for embedding in group.snapshot().manifest(group.name).embeddings] == [MiniLM().name]
-    assert embedder.name.startswith(f"{MiniLM().name}+{result.sha256[:8]}")
+    assert embedder.name.startswith(f"{MiniLM().name}+{training.sha256[:8]}")
     assert decode(encode(embedder), Embedder) == embedder
-    assert result.flow == Dense(group, embedder)
+    assert training.flow == Dense(group, embedder)
     with pytest.raises(ManifestMismatch):
-        result.flow(Query(items[0].question))
+        training.flow(Query(items[0].question))
     scored, whole = (
-        instance.scored_flow(result.weights),
+        trainer.scored_flow(training.weights),
         Dense(index_passages(small, embedder, folder=tmp_path), embedder),
     )
     for item in items:
-        here, target = scored(Query(item.question)), whole(Query(item.question))
-        assert [hit.node.id for hit in here] == [hit.node.id for hit in target]
-        assert [hit.score for hit in here] == pytest.approx([hit.score for hit in target], abs=1e-6)
-    assert result.card["score"]["n"] == 3
-    losses = [point["loss"] for point in result.card["curve"]]
+        here, there_ranking = scored(Query(item.question)), whole(Query(item.question))
+        assert [hit.node.id for hit in here] == [hit.node.id for hit in there_ranking]
+        assert [hit.score for hit in here] == pytest.approx([hit.score for hit in there_ranking], abs=1e-6)
+    assert training.card["score"]["n"] == 3
+    losses = [point["loss"] for point in training.card["curve"]]
     assert min(losses[-2:]) < losses[0]
 
 
@@ -103,15 +103,18 @@ def test_options_name_what_was_trained(bi_encoder: tuple[BiEncoderTrainer, Train
 def test_passages_of_other_questions_are_negatives_unless_they_are_gold(
     bi_encoder: tuple[BiEncoderTrainer, Trained],
 ) -> None:
-    instance, _ = bi_encoder
+    trainer, _ = bi_encoder
     rows = [
         Contrast("Who?", "Ann did.", ("A town.",), frozenset(("Ann did.", "Bob helped."))),
         Contrast("Who else?", "Bob helped.", ("A river.",), frozenset(("Bob helped.",))),
     ]
     with torch.no_grad():
-        request, texts = instance.embed_texts(["Who?", "Who else?"]), ["Ann did.", "A town.", "Bob helped.", "A river."]
-        scores = (request @ instance.embed_texts(texts).T).double().numpy() / instance.temperature
-        loss = float(instance.loss(rows))
+        questions, texts = (
+            trainer.embed_texts(["Who?", "Who else?"]),
+            ["Ann did.", "A town.", "Bob helped.", "A river."],
+        )
+        scores = (questions @ trainer.embed_texts(texts).T).double().numpy() / trainer.temperature
+        loss = float(trainer.loss(rows))
     first = np.exp(scores[0, [0, 1, 3]])  # Bob's passage is gold for the first question too
     second = np.exp(scores[1])
     expected = -(np.log(first[0] / first.sum()) + np.log(second[2] / second.sum())) / 2
@@ -188,8 +191,8 @@ def test_the_reward_makes_what_is_better_than_the_best_likelier(group: NodeGroup
 def test_a_killed_training_of_sentences_ends_with_the_same_weights(group: NodeGroup, asked: list[Item]) -> None:
     recipe = RECIPE.but(window=72, batch=2)
     whole, begun, resumed = (context(group, first=0.3, recipe=recipe) for _ in range(3))
-    for item in (whole, begun, resumed):
-        item.prepare(asked[:4], asked[4:6], 0)
+    for trainer in (whole, begun, resumed):
+        trainer.prepare(asked[:4], asked[4:6], 0)
     for number in range(3):
         whole.step(number / 3)
     begun.step(0.0)

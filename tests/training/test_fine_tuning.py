@@ -23,7 +23,7 @@ from spolia.training.sufficiency import SampledChain, SufficiencyTrainer, prefix
 from spolia.training.trainer import TrainingContext
 from spolia.training.training import train
 from spolia.types import Chain, Item, Query
-from tests.models.local.tiny import bert, saved, word_pieces
+from tests.models.local.tiny import bert, save_model, word_pieces
 from tests.post_retrieval.compression.scorer import Scorer
 from tests.training.test_query_adapter import ReadsMiles
 
@@ -51,7 +51,7 @@ from spolia.training.query_adapter import Teacher  # noqa: E402
 RECIPE = TorchRecipe(window=96, batch=8, rate=1e-4, warm_up=2, low_precision=False)
 
 
-def refuse_other_gradient(fine_tuning: FineTuning[Any], name: str, numbers: tuple[int, ...]) -> None:
+def refuse_other_gradient(fine_tuning: FineTuning[Any], name: str, position: tuple[int, ...]) -> None:
     """What the loss changes with one weight is what torch says."""
     batch, tensor = fine_tuning.batch(), fine_tuning.learned[name]
     torch.manual_seed(0)
@@ -59,11 +59,11 @@ def refuse_other_gradient(fine_tuning: FineTuning[Any], name: str, numbers: tupl
     ends = []
     for shift in (2e-3, -2e-3):
         with torch.no_grad():
-            tensor[numbers] += shift
+            tensor[position] += shift
             torch.manual_seed(0)
             ends.append(float(fine_tuning.loss(batch)))
-            tensor[numbers] -= shift
-    assert (ends[0] - ends[1]) / 4e-3 == pytest.approx(float(slope[numbers]), rel=0.05, abs=2e-4)
+            tensor[position] -= shift
+    assert (ends[0] - ends[1]) / 4e-3 == pytest.approx(float(slope[position]), rel=0.05, abs=2e-4)
 
 
 def test_an_epoch_has_each_row_once_and_the_next_another_order() -> None:
@@ -113,7 +113,7 @@ def test_an_embedder_of_questions_learns_and_passages_stay(
     assert (tuned.name, tuned.fingerprint() != MiniLM().fingerprint()) == (MiniLM().name, True)
 
 
-def learned_by_heart(tmp_path: Path, function: Callable[[SufficiencyTrainer], Any]) -> tuple[Any, Any]:
+def learned_by_heart(tmp_path: Path, make: Callable[[SufficiencyTrainer], Any]) -> tuple[Any, Any]:
     """A classifier of eight questions' chains, one of which says by a word that it suffices; and its trainer."""
     items = [Item(f"q{index}", f"Who employed {index}?", ("Nokia",)) for index in range(8)]
     chains = [
@@ -123,7 +123,7 @@ def learned_by_heart(tmp_path: Path, function: Callable[[SufficiencyTrainer], An
         for item in items
     ]
     group = Corpus(str(tmp_path / "none.spolia")).group()
-    trainer = function(SufficiencyTrainer(ScriptedModel(("Nokia",)), BM25(group), chain_steps=2, chains=chains))
+    trainer = make(SufficiencyTrainer(ScriptedModel(("Nokia",)), BM25(group), chain_steps=2, chains=chains))
     return train(trainer, items, tmp_path / "out", kept_apart=(), seed=1), trainer
 
 
@@ -135,28 +135,28 @@ def tiny_t5(folder: Path) -> None:
         vocab_size=size, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, pad_token_id=0, eos_token_id=3,
         decoder_start_token_id=0, dropout_rate=0.1,
     )  # fmt: skip
-    saved(folder, "T5ForConditionalGeneration", config)
+    save_model(folder, "T5ForConditionalGeneration", config)
 
 
 @pytest.mark.parametrize("kind", ["bert", "t5"])
 def test_a_checkpoint_becomes_a_classifier_that_ends_chains(tmp_path: Path, kind: str) -> None:
     (bert if kind == "bert" else tiny_t5)(tmp_path / "base")
     recipe = replace(PAPER, rate=2e-2, window=64)
-    result, trainer = learned_by_heart(
+    training, trainer = learned_by_heart(
         tmp_path, lambda chains: CheckpointSufficiency(chains, str(tmp_path / "base"), epochs=20, recipe=recipe)
     )
-    assert (result.card["steps"]["made"], result.card["file"]) == (40, "weights.safetensors")  # 16 rows, 8 a step
+    assert (training.card["steps"]["made"], training.card["file"]) == (40, "weights.safetensors")  # 16 rows, 8 a step
     first, last = (
-        [point["loss"] for point in result.card["curve"]][position] for position in (slice(5), slice(-5, None))
+        [point["loss"] for point in training.card["curve"]][stretch] for stretch in (slice(5), slice(-5, None))
     )
     assert np.mean(last) < 0.9 * np.mean(first)
-    assert "No chain ends early" in result.card["notes"][-2]
+    assert "No chain ends early" in training.card["notes"][-2]
     scorer = LocalCrossEncoder(str(tmp_path / "out"), window=64)
     rows = prefixes_of(trainer.chains.sampled[0])
     scores = scorer.scores(rows[0][0], [text for _, text in rows])
     assert np.exp(scores) == pytest.approx(trainer.probabilities(rows), abs=1e-4)
     assert scores[0] < scores[1]
-    assert result.flow == trainer.trained(result.weights)
+    assert training.flow == trainer.trained(training.weights)
     own = tmp_path / "out" / "model.safetensors"
     poisoned = bytearray(own.read_bytes())
     poisoned[-1] ^= 1
@@ -168,17 +168,17 @@ def test_a_checkpoint_becomes_a_classifier_that_ends_chains(tmp_path: Path, kind
 
 def test_minilm_becomes_a_classifier_that_ends_chains(tmp_path: Path) -> None:
     recipe = replace(PAPER, window=96, rate=2e-4, head_rate=1e-2)
-    result, trainer = learned_by_heart(tmp_path, lambda chains: MiniLMSufficiency(chains, epochs=3, recipe=recipe))
+    training, trainer = learned_by_heart(tmp_path, lambda chains: MiniLMSufficiency(chains, epochs=3, recipe=recipe))
     rows = prefixes_of(trainer.chains.sampled[0])
-    scores = MiniLMScorer(result.weights, "sufficiency", window=96).scores(rows[0][0], [text for _, text in rows])
+    scores = MiniLMScorer(training.weights, "sufficiency", window=96).scores(rows[0][0], [text for _, text in rows])
     assert scores == pytest.approx(trainer.probabilities(rows), abs=1e-5)
     assert scores[0] < scores[1]
 
 
 def test_a_training_that_was_interrupted_ends_with_the_same_weights(group: NodeGroup, items: list[Item]) -> None:
     whole, begun, resumed = (RerankerTrainer(group, MiniLM(), depth=6, recipe=RECIPE) for _ in range(3))
-    for item in (whole, begun, resumed):
-        item.prepare(items[:4], items[4:5], 0)
+    for trainer in (whole, begun, resumed):
+        trainer.prepare(items[:4], items[4:5], 0)
     for number in range(3):
         whole.step(number / 3)
     begun.step(0.0)

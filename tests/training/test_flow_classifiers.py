@@ -92,28 +92,28 @@ def test_a_reply_without_an_answer_is_one_failed_row(reply: str) -> None:
 
 @pytest.mark.parametrize("hidden", [0, 3])
 def test_the_gradient_of_three_labels_is_that_of_the_loss(hidden: int) -> None:
-    span = prepared(hidden=hidden)
+    trainer = prepared(hidden=hidden)
     for _ in range(3):
-        span.step(0.0)
-    _, slopes = span._compute_gradient()
-    draw, values = np.random.default_rng(0), [item for layer in span.layers for item in layer]
+        trainer.step(0.0)
+    _, slopes = trainer._compute_gradient()
+    draw, values = np.random.default_rng(0), [array for layer in trainer.layers for array in layer]
     for value, slope in zip(values, slopes, strict=True):
         position = (FOLDS, *(int(draw.integers(size)) for size in value.shape[1:]))
-        previous_value, ends = value[position], []
+        original, ends = value[position], []
         for shift in (1e-5, -1e-5):
-            value[position] = previous_value + shift
-            penalty = span.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in span.layers)
-            ends.append(span._compute_gradient()[0] + penalty)
-        value[position] = previous_value
+            value[position] = original + shift
+            penalty = trainer.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in trainer.layers)
+            ends.append(trainer._compute_gradient()[0] + penalty)
+        value[position] = original
         assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[position], abs=1e-6)
 
 
 def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
     wrong = [row._replace(label=(row.label + (index > 7)) % 3) for index, row in enumerate(ROWS)]
     hot, cold = prepared(wrong, hidden=0, rate=0.3), prepared(hidden=0, rate=0.3)
-    for span in (hot, cold):
+    for trainer in (hot, cold):
         for _ in range(60):
-            span.step(0.0)
+            trainer.step(0.0)
     assert np.array(hot.weights()["layers"][0]["weight"]).shape == (len(hot.mean), 2)
     cold.weights()
     assert hot.temperature > 1 > cold.temperature
@@ -121,15 +121,15 @@ def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
 
 
 def test_a_training_that_goes_on_makes_the_weights_of_one_that_was_not_killed() -> None:
-    whole, killed, second_span = (prepared() for _ in range(3))
+    whole, killed, resumed = (prepared() for _ in range(3))
     for index in range(9):
         whole.step(index / 9)
     for index in range(4):
         killed.step(index / 9)
-    second_span.restore({name: np.array(item) for name, item in killed.state().items()})
+    resumed.restore({name: np.array(array) for name, array in killed.state().items()})
     for index in range(4, 9):
-        second_span.step(index / 9)
-    assert second_span.weights() == whole.weights()
+        resumed.step(index / 9)
+    assert resumed.weights() == whole.weights()
 
 
 def test_rows_that_teach_nothing_are_refused() -> None:
@@ -149,10 +149,10 @@ def test_rows_that_teach_nothing_are_refused() -> None:
 
 
 def test_an_input_that_never_varies_has_no_weight() -> None:
-    instance = prepared([row._replace(question=f"{row.question} Really") for row in ROWS])
-    assert "did not vary in training and have no weight" in instance.notes[1]
-    assert (instance.scale == 0).sum() == int(instance.notes[1].split()[0])
-    assert not instance.rows[:, instance.scale == 0].any()
+    trainer = prepared([row._replace(question=f"{row.question} Really") for row in ROWS])
+    assert "did not vary in training and have no weight" in trainer.notes[1]
+    assert (trainer.scale == 0).sum() == int(trainer.notes[1].split()[0])
+    assert not trainer.rows[:, trainer.scale == 0].any()
 
 
 def test_a_question_is_labelled_by_the_cheapest_strategy_that_answers_it_or_by_its_gold() -> None:
@@ -170,14 +170,14 @@ def test_passages_and_pairs_are_labelled_by_gold_and_a_copy_of_gold_is_gold() ->
         texts = {"p1": "Gold.", "p2": "Other.", "p3": "More gold.", "p4": "Gold."}
         return Ranking(query, tuple(Hit(Node(id, text, document=id), 1.0) for id, text in texts.items()))
 
-    entry, two = Item("one", "One?", gold=(("p1",),)), Item("two", "Two?", gold=(("p2",), ("p3",)))
-    items, model = [entry, two, Item("lost", "Lost?", gold=(("p9",),)), Item("none", "None?")], ScriptedModel(("",))
+    one, two = Item("one", "One?", gold=(("p1",),)), Item("two", "Two?", gold=(("p2",), ("p3",)))
+    items, model = [one, two, Item("lost", "Lost?", gold=(("p9",),)), Item("none", "None?")], ScriptedModel(("",))
     rows = EvaluatorTrainer(model, finds, finds).label_items(items, 0)
     assert [row.label for row in rows] == [1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0]
-    numbers: dict[str, list[int]] = {item: [] for item in ("one", "two", "lost")}
+    labels: dict[str, list[int]] = {item: [] for item in ("one", "two", "lost")}
     for row in PairTrainer(model, finds, more=0).label_items(items, 0):
-        numbers[row.item].append(row.label)
-    assert numbers == {"one": [0, 0, 1, 0, 0, 0], "two": [0, 0, 0, 1, 0, 0], "lost": [0] * 6}
+        labels[row.item].append(row.label)
+    assert labels == {"one": [0, 0, 1, 0, 0, 0], "two": [0, 0, 0, 1, 0, 0], "lost": [0] * 6}
 
 
 def test_strips_of_a_gold_passage_are_relevant_where_they_hold_an_answer() -> None:
@@ -206,9 +206,9 @@ def test_answers_are_labelled_by_what_was_wrong() -> None:
 
 def test_features_of_passages_pairs_and_answers_are_counted() -> None:
     idf = {"who": 0.0, "the": 0.0, "of": 0.0}
-    text = "Who founded the mill of Ann Lee?"
+    question = "Who founded the mill of Ann Lee?"
     town, mill = "Ann Lee\nAnn Lee owned the Old Mill.", "Old Mill\nThe mill was founded by Bo Ray."
-    passage_features = PassageFeatures.from_texts(text, town, idf, 1.0)
+    passage_features = PassageFeatures.from_texts(question, town, idf, 1.0)
     assert (
         passage_features.covered,
         passage_features.titled,
@@ -216,9 +216,9 @@ def test_features_of_passages_pairs_and_answers_are_counted() -> None:
         passage_features.names,
         passage_features.title,
     ) == (0.75, 0.5, 0.75, 1, 1)
-    pair = PairFeatures.from_texts(text, f"{town}\n\f\n{mill}", idf, 1.0)
+    pair = PairFeatures.from_texts(question, f"{town}\n\f\n{mill}", idf, 1.0)
     assert (pair.lower_share, pair.higher_share, pair.added, pair.linked) == (0.5, 0.75, 0.25, 1)
-    answer = AnswerFeatures.from_texts(text, f"Bo Ray [2].\n\f\n{town}\n{mill}", idf, 1.0)
+    answer = AnswerFeatures.from_texts(question, f"Bo Ray [2].\n\f\n{town}\n{mill}", idf, 1.0)
     assert (answer.stated, answer.sentence_share, answer.in_question, answer.number, answer.undated) == (
         1,
         0.5,
@@ -226,7 +226,7 @@ def test_features_of_passages_pairs_and_answers_are_counted() -> None:
         0,
         0,
     )
-    assert AnswerFeatures.from_texts(text, f"Al.\n\f\n{town}", idf, 1.0).stated == 0
+    assert AnswerFeatures.from_texts(question, f"Al.\n\f\n{town}", idf, 1.0).stated == 0
 
 
 def test_an_unknown_part_and_no_arm_are_refused() -> None:
@@ -253,21 +253,21 @@ def test_the_same_questions_give_the_same_weights_and_a_flow_that_runs(
     part: Any, invented: tuple[SimulatedReader, BM25, list[Item]], tmp_path: Path
 ) -> None:
     reader, found_by, items = invented
-    separate_items = items[:3]
-    rest = [item for item in items[3:] if not any(item.documents & entry.documents for entry in separate_items)][:30]
+    kept_apart = items[:3]
+    rest = [item for item in items[3:] if not any(item.documents & one.documents for one in kept_apart)][:30]
     objects = {"llm": reader, "chunks": found_by.group}
-    instance = (part(reader, found_by, *[found_by] * (part is EvaluatorTrainer)) for _ in range(2))
-    entry, two = (
-        train(trainer, rest, tmp_path / name, kept_apart=separate_items, steps=40, objects=objects)
-        for name, trainer in zip(("one", "two"), instance, strict=True)
+    trainers = (part(reader, found_by, *[found_by] * (part is EvaluatorTrainer)) for _ in range(2))
+    one, two = (
+        train(trainer, rest, tmp_path / name, kept_apart=kept_apart, steps=40, objects=objects)
+        for name, trainer in zip(("one", "two"), trainers, strict=True)
     )
-    assert entry.sha256 == two.sha256
-    assert entry.card["curve"][-1]["loss"] < entry.card["curve"][0]["loss"]
-    assert entry.card["score"]["n"] == 3
-    assert {"mean", "low", "high"} <= {*entry.card["score"]["difference"]}
+    assert one.sha256 == two.sha256
+    assert one.card["curve"][-1]["loss"] < one.card["curve"][0]["loss"]
+    assert one.card["score"]["n"] == 3
+    assert {"mean", "low", "high"} <= {*one.card["score"]["difference"]}
     flow = load(tmp_path / "one" / "flow.yaml", objects=objects)
-    assert flow == entry.flow
+    assert flow == one.flow
     assert isinstance(flow(Query(items[0].question)), Answer)
     if part is RouterTrainer:
         with pytest.raises(WeightsError, match="was trained with the arms none, one, several"):
-            ByClassifier(TrainedClassifier("router", entry.weights), ("one", "two"))(Query("Who?"))
+            ByClassifier(TrainedClassifier("router", one.weights), ("one", "two"))(Query("Who?"))

@@ -65,10 +65,10 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
     whole = tune(rows, str(base), tmp_path / "whole", tuning, steps=12, seed=3)
     assert [row["step"] for row in whole.card["curve"]] == list(range(1, 13))
     assert whole.card["curve"][-1]["loss"] < 0.7 * whole.card["curve"][0]["loss"]
-    previous_value, later_value = (
+    likelihood_before, likelihood_after = (
         chance(model, "Nokia in Salo") for model in (LocalModel(str(base), window=1000), whole.model)
     )
-    assert later_value > previous_value + 3
+    assert likelihood_after > likelihood_before + 3
     assert {file.suffix for file in (tmp_path / "whole").iterdir()} <= {".json", ".safetensors", ".jinja"}
     assert tune(rows, str(base), tmp_path / "whole", tuning, steps=12, seed=3).card == whole.card
     with lock_folder(tmp_path / "whole"):  # as the first process of torchrun holds it
@@ -84,19 +84,19 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
 
     monkeypatch.setattr(language_model, "KEPT_EVERY_S", 0.0)
     monkeypatch.setattr(language_model, "KEPT_AT_MOST", 0)
-    second_result = (rows, str(base), tmp_path / "again", tuning)
+    arguments = (rows, str(base), tmp_path / "again", tuning)
     with pytest.raises(KeyboardInterrupt):
-        tune(*second_result, steps=12, seed=3, on_progress=kill)
+        tune(*arguments, steps=12, seed=3, on_progress=kill)
     steps: list[int] = []
     with pytest.raises(DataError, match="another training that was interrupted"):
-        tune(*second_result, steps=12, seed=4)
-    resumed = tune(*second_result, steps=12, seed=3, on_progress=lambda step, *more: steps.append(step))
+        tune(*arguments, steps=12, seed=4)
+    resumed = tune(*arguments, steps=12, seed=3, on_progress=lambda step, *more: steps.append(step))
     assert steps[0] == 7
     assert resumed.card["sha256"] == whole.card["sha256"]
     assert resumed.card["curve"] == whole.card["curve"]
     assert not (tmp_path / "again" / "checkpoints").exists()
     with pytest.raises(DataError, match="holds another training: a lm, seed 3"):
-        tune(*second_result, steps=12, seed=4)
+        tune(*arguments, steps=12, seed=4)
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= set(resumed.card["files"])
     own = tmp_path / "again" / "model.safetensors"
     own.write_bytes(own.read_bytes()[:-1] + b"x")
@@ -150,8 +150,8 @@ def test_a_reward_raises_the_probability_of_what_it_prefers(
     untuned = LocalModel(str(base), window=1000)
     (likely, *_) = [token.text for token in untuned.next_tokens(prompt(0), top=5) if token.text.isalpha()]
     passage = {"id": "n1", "document": "p1", "text": "Nokia."}
-    request = {"question": "Who?", "answers": [likely], "gold": [["p1"]], "passages": [passage]}
-    rows = written([{"id": "", "prompt": message_rows(prompt(index)), **request} for index in range(2)])
+    fields = {"question": "Who?", "answers": [likely], "gold": [["p1"]], "passages": [passage]}
+    rows = written([{"id": "", "prompt": message_rows(prompt(index)), **fields} for index in range(2)])
     tuning = Tuning("grpo", rate=0.05, rank=4, batch=32, replies=16, reply_tokens=1, beta=0.0)
     tuned = tune(rows, str(base), tmp_path / "out", tuning, measure=Begins(), steps=8)
     assert chance(tuned.model, likely) > chance(untuned, likely) + 1

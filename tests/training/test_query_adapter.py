@@ -59,11 +59,11 @@ def test_the_gradient_is_that_of_the_loss(group: NodeGroup) -> None:
     _, slopes = trainer.compute_gradient(rows)
     for name, value in trainer.values.items():
         for position in np.ndindex(value.shape):
-            ends, previous_value = [], value[position]
+            ends, original = [], value[position]
             for shift in (1e-6, -1e-6):
-                value[position] = previous_value + shift
+                value[position] = original + shift
                 ends.append(trainer.compute_gradient(rows)[0])
-            value[position] = previous_value
+            value[position] = original
             assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(slopes[name][position], abs=1e-5)
 
 
@@ -137,10 +137,10 @@ def test_a_question_moves_to_the_passages_from_which_a_model_foretells_the_answe
     trainer.prepare(items[:12], (), 0)
     assert len(trainer.rows.questions) == 12
     assert trainer.rows.target.sum(axis=1) == pytest.approx(1)
-    previous_value = trainer.compute_gradient(trainer.rows)[0]
+    loss_before = trainer.compute_gradient(trainer.rows)[0]
     while trainer.done < 30:
         trainer.step(trainer.done / 30)
-    assert trainer.compute_gradient(trainer.rows)[0] < previous_value
+    assert trainer.compute_gradient(trainer.rows)[0] < loss_before
     assert np.array_equal(snapshot.open.stored_vectors(group.name, EMBEDDER.name).vectors_at(np.arange(9)), vectors)
 
 
@@ -161,8 +161,8 @@ def test_what_is_drawn_and_rewarded_becomes_likelier_and_finds_the_best_arm() ->
     scores, rewards = np.array([[0.3, 0.1, 0.0, 0.2]]), np.array([[0.0, 1.0, 0.2, 0.5]])
     draws = [reinforce(scores, rewards, 0.5, np.random.default_rng(index))[1] for index in range(4000)]
     for index in range(4):
-        value = np.eye(4)[[index]] * 1e-5
-        ends = [reinforce(scores + sign * value, rewards, 0.5, np.random.default_rng(0))[0] for sign in (1, -1)]
+        step = np.eye(4)[[index]] * 1e-5
+        ends = [reinforce(scores + sign * step, rewards, 0.5, np.random.default_rng(0))[0] for sign in (1, -1)]
         assert np.mean(draws, axis=0)[0, index] == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=0.02)
     for index in range(300):
         scores = scores - 0.3 * reinforce(scores, rewards, 0.5, np.random.default_rng(index))[1]
@@ -183,8 +183,8 @@ class ReadsMiles(ScriptedModel):
     """Answers with the length that stands in its prompt."""
 
     def generate(self, prompt: Prompt, **how: Any) -> Generation:
-        hits = re.search(r"(\d+ miles) long", prompt.text)
-        return ScriptedModel((hits[1] if hits else "Nobody knows",)).generate(prompt, **how)
+        match = re.search(r"(\d+ miles) long", prompt.text)
+        return ScriptedModel((match[1] if match else "Nobody knows",)).generate(prompt, **how)
 
 
 @pytest.mark.slow
@@ -193,10 +193,10 @@ def test_a_question_moves_to_the_passages_from_which_a_model_answers_rightly(
 ) -> None:
     trainer = AdapterTrainer(Teacher(group, EMBEDDER, ReadsMiles(()), "reward"), temperature=0.1, rate=0.02)
     trainer.prepare(items[:12], (), 0)
-    previous_value = -trainer.compute_gradient(trainer.rows)[0]
+    reward_before = -trainer.compute_gradient(trainer.rows)[0]
     while trainer.done < 60:
         trainer.step(trainer.done / 60)
-    assert -trainer.compute_gradient(trainer.rows)[0] > previous_value + 0.02  # the expected reward
+    assert -trainer.compute_gradient(trainer.rows)[0] > reward_before + 0.02  # the expected reward
     with pytest.raises(DataError, match="none prefers one passage to another"):
         AdapterTrainer(Teacher(group, EMBEDDER, ScriptedModel(("7",)), "reward")).prepare(items[:2], (), 0)
 

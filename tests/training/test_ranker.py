@@ -113,11 +113,11 @@ def test_weights_that_are_none_are_refused(ranker: Trained, tmp_path: Path, chan
 
 def test_a_feature_that_is_constant_in_training_has_weight_0() -> None:
     rows = [[1.0, 0.3], [0.0, 0.3], [0.2, 0.3]]
-    result = PassFit.from_examples([example(rows, [True, False, False])] * 3).finish(45)
-    assert result.weight[0] > 0
-    assert not result.weight[1:].any()
+    linear = PassFit.from_examples([example(rows, [True, False, False])] * 3).finish(45)
+    assert linear.weight[0] > 0
+    assert not linear.weight[1:].any()
     far = example([[0.5, 900.0], [0.5, 0.3]], [True, False]).candidates.features
-    assert len(set(result.contributions(far).sum(axis=1))) == 1
+    assert len(set(linear.contributions(far).sum(axis=1))) == 1
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_the_gradient_of_the_loss_is_that_of_its_definition() -> None:
     ]
     value, gradient = loss(weights, 0.3)
     assert value == pytest.approx(np.mean(direct) + 0.15 * weights @ weights)
-    shift = [loss(weights + 1e-6 * item, 0.3)[0] - loss(weights - 1e-6 * item, 0.3)[0] for item in np.eye(width)]
-    assert gradient == pytest.approx(np.array(shift) / 2e-6, abs=1e-6)
+    differences = [loss(weights + 1e-6 * item, 0.3)[0] - loss(weights - 1e-6 * item, 0.3)[0] for item in np.eye(width)]
+    assert gradient == pytest.approx(np.array(differences) / 2e-6, abs=1e-6)
     search = LBFGS(weights)
     while not search.converged:
         search.step(loss)
@@ -170,17 +170,17 @@ def test_links_are_kept_in_a_file_and_read_again_where_it_is_damaged(
     passages: NodeGroup, damage: bytes | int | None
 ) -> None:
     snapshot, folder = passages.snapshot(), links_folder(passages.corpus.backend.folder, passages.name)
-    texts = node_links(snapshot, passages.name, "entity", frozenset()).texts
-    (path,) = [item for item in folder.iterdir() if digest_of((MADE, "entity")).hex()[:16] in item.name]
+    links = node_links(snapshot, passages.name, "entity", frozenset()).texts
+    (path,) = [file for file in folder.iterdir() if digest_of((MADE, "entity")).hex()[:16] in file.name]
     whole = path.read_bytes()
     if damage is None:  # which shows that the file is read
-        write_arrays(path, texts.arrays() | {"mentions": np.zeros((2, 0), np.int64)})
+        write_arrays(path, links.arrays() | {"mentions": np.zeros((2, 0), np.int64)})
     else:
         path.write_bytes(damage if isinstance(damage, bytes) else whole[:damage])
     snapshot.derived.clear()
-    second_texts = node_links(snapshot, passages.name, "entity", frozenset()).texts
-    assert second_texts.arrays()["mentions"].shape == ((2, 0) if damage is None else texts.arrays()["mentions"].shape)
-    assert second_texts.names.numbers == texts.names.numbers
+    second_links = node_links(snapshot, passages.name, "entity", frozenset()).texts
+    assert second_links.arrays()["mentions"].shape == ((2, 0) if damage is None else links.arrays()["mentions"].shape)
+    assert second_links.names.numbers == links.names.numbers
     assert (path.read_bytes() == whole) == (damage is not None)
     path.write_bytes(whole)
     snapshot.derived.clear()
@@ -223,18 +223,18 @@ def test_vectors_count_where_there_are_any_and_a_restored_second_pass_ends_with_
 ) -> None:
     embedder, items = HashingEmbedder(64), list(world.items())
     group = index_passages(world, embedder, folder=tmp_path)
-    item, other_trainer = RankerTrainer(group, embedder), RankerTrainer(group, embedder)
-    for trainer in (item, other_trainer):
+    whole, restored = RankerTrainer(group, embedder), RankerTrainer(group, embedder)
+    for trainer in (whole, restored):
         trainer.prepare(items[:40], (), 0)
-    while not item.fitted:  # pass by pass
-        item.step(0.0)
-    item.step(0.0)
-    other_trainer.restore({name: array.copy() for name, array in item.state().items()})
-    while not item.converged:
-        assert item.step(0.0) == other_trainer.step(0.0)
-    assert item.weights() == other_trainer.weights()
-    assert other_trainer.converged
-    first, second = item.weights()["passes"]
+    while not whole.fitted:  # pass by pass
+        whole.step(0.0)
+    whole.step(0.0)
+    restored.restore({name: array.copy() for name, array in whole.state().items()})
+    while not whole.converged:
+        assert whole.step(0.0) == restored.step(0.0)
+    assert whole.weights() == restored.weights()
+    assert restored.converged
+    first, second = whole.weights()["passes"]
     assert first["meaning"][2] != 0
     assert first["earlier_pass"][2] == 0 != second["earlier_pass"][2]
 
@@ -272,13 +272,13 @@ def test_no_candidate_is_chosen_by_questions_that_its_weights_were_trained_on(
 
 def grown(count: int, draw: int = 0) -> list[Example]:
     """Questions whose gold has a high first feature where the second one is low, and a low one where it is high."""
-    results, random = [], np.random.default_rng(draw)
+    examples, random = [], np.random.default_rng(draw)
     for _ in range(count):
         rows = random.random((12, 3))
         rows[:, 2] = 0.5
         worth = np.where(rows[:, 1] < 0.5, rows[:, 0], 1 - rows[:, 0])
-        results.append(example(rows.tolist(), (worth >= np.sort(worth)[-2]).tolist()))
-    return results
+        examples.append(example(rows.tolist(), (worth >= np.sort(worth)[-2]).tolist()))
+    return examples
 
 
 @pytest.mark.slow
@@ -291,12 +291,12 @@ def test_trees_rank_what_no_line_does_and_their_contributions_add_up_to_the_scor
     linear.finish(45)
     assert fit.compute_loss(held_out) < 0.5
     rows = held_out[0].candidates.features
-    numbers = fit.score.contributions(rows)
+    contributions = fit.score.contributions(rows)
     expected = lightgbm.Booster(model_str=fit.booster.model_to_string()).predict(rows)
-    assert np.ptp(expected - numbers.sum(axis=1)) < 1e-6
-    assert not numbers[:, 2:].any()  # what is constant splits nothing
+    assert np.ptp(expected - contributions.sum(axis=1)) < 1e-6
+    assert not contributions[:, 2:].any()  # what is constant splits nothing
     by_line = [linear.score.contributions(item.candidates.features).sum(axis=1) for item in held_out]
-    best = [np.mean([item.gold[scores.argmax()] for item, scores in zip(held_out, key, strict=True)]) for key in (
+    best = [np.mean([item.gold[scores.argmax()] for item, scores in zip(held_out, scores_of_examples, strict=True)]) for scores_of_examples in (
         by_line, [fit.score.contributions(item.candidates.features).sum(axis=1) for item in held_out]
     )]  # fmt: skip
     assert best[1] > best[0] + 0.2

@@ -61,11 +61,13 @@ def test_a_row_for_each_question_and_passage_cites_only_what_holds_the_answer() 
 
 
 def test_questions_of_the_part_report_are_refused(tmp_path: Path) -> None:
-    text = next(name for name in map(str, range(99)) if part_of(name) == "report")
+    reported_id = next(name for name in map(str, range(99)) if part_of(name) == "report")
     with pytest.raises(DataError, match="1 question of the part report cannot be trained on"):
-        list(ra_dit_rows([question(TUNE[0]), question(text)], search))
+        list(ra_dit_rows([question(TUNE[0]), question(reported_id)], search))
     file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps({"id": text, "prompt": [{"role": "user", "content": "?"}], "completion": "Nokia"}))
+    file.write_text(
+        json.dumps({"id": reported_id, "prompt": [{"role": "user", "content": "?"}], "completion": "Nokia"})
+    )
     with pytest.raises(DataError, match="part report"):
         read_rows(file, "sft")
 
@@ -118,7 +120,7 @@ def test_rows_of_corag_are_what_the_flow_asks_along_an_accepted_chain() -> None:
     assert {row["id"] for row in rows} == {TUNE[0]}  # no chain of the other question leads to its answer
     ((_, _, steps),) = observe_flow(corag(CHAINS, search, steps=2), items[:1])
     assert [row["prompt"] for row in rows] == [
-        message_rows(exchange.prompt) for item in steps for exchange in item.exchanges
+        message_rows(exchange.prompt) for chain_step in steps for exchange in chain_step.exchanges
     ]
 
 
@@ -131,9 +133,9 @@ def test_a_dialogue_is_distilled_by_turns_and_what_could_not_be_read_is_not_lear
     ))  # fmt: skip
     flow, items = auto_rag(llm, search, turns=2, recalls=1), [question(TUNE[0]), question(TUNE[1])]
     rows = list(distillation_rows(flow, items, ExactMatch()))
-    texts = ["<thought>Who?</thought><search>Olsen</search>", "<thought>Yes.</thought><answer>Nokia</answer>"]
-    assert [row["completion"][0]["content"] for row in rows] == texts
-    assert all([item["role"] for item in row["prompt"]] == ["system", "user"] for row in rows)
+    replies = ["<thought>Who?</thought><search>Olsen</search>", "<thought>Yes.</thought><answer>Nokia</answer>"]
+    assert [row["completion"][0]["content"] for row in rows] == replies
+    assert all([message["role"] for message in row["prompt"]] == ["system", "user"] for row in rows)
     assert {row["id"] for row in rows} == {TUNE[0]}  # the other answer is wrong
     assert len(list(distillation_rows(flow, items))) == 4
     with Run(), pytest.raises(DataError, match="StepLog"):
@@ -188,9 +190,12 @@ def preferences(judge: ScriptedModel | None = None, seed: int = 0) -> list[dict[
 @pytest.mark.slow
 def test_preferences_of_prefrag_are_of_nine_candidates_whose_status_differs_three_to_one() -> None:
     rows = preferences()
-    request = {prompt: {(warm, top_p) for warm, top_p, payload in DRAWN if payload == prompt} for _, _, prompt in DRAWN}
-    assert len(request) == len(TUNE)
-    assert all(sample == set(DRAWS) for sample in request.values())
+    draws_by_prompt = {
+        prompt: {(warm, top_p) for warm, top_p, drawn_prompt in DRAWN if drawn_prompt == prompt}
+        for _, _, prompt in DRAWN
+    }
+    assert len(draws_by_prompt) == len(TUNE)
+    assert all(draws == set(DRAWS) for draws in draws_by_prompt.values())
     assert Counter(row["status"] for row in rows) == {True: 12, False: 4}
     assert len({row["id"] for row in rows}) == len(rows)
     for row in rows:
@@ -232,10 +237,10 @@ def test_a_retriever_learns_from_the_passages_that_could_be_scored() -> None:
 
 
 def test_people_write_preferences_as_texts(tmp_path: Path) -> None:
-    request = [{"role": "user", "content": "Who employed Olsen?"}]
+    messages = [{"role": "user", "content": "Who employed Olsen?"}]
     prompt = Prompt((Message("user", "Who employed Olsen?"),))
     file = tmp_path / "pairs.jsonl"
-    file.write_text(json.dumps({"prompt": request, "chosen": "Nokia", "rejected": "Sony", "source": "ann"}))
+    file.write_text(json.dumps({"prompt": messages, "chosen": "Nokia", "rejected": "Sony", "source": "ann"}))
     (row,) = read_rows(file, "dpo")
     assert row == {key: value for key, value in preference_row("", prompt, "Nokia", "Sony", "ann").items() if value}
 

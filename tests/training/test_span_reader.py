@@ -41,13 +41,13 @@ WITHOUT = Item("no", "Who painted the ceiling?", meta=(("passage_id", "salt"),))
 
 def test_a_text_is_read_in_windows_that_overlap_and_leave_nothing_out() -> None:
     for length, size, overlap in ((1, 10, 3), (40, 10, 3), (41, 12, 0), (200, 9, 8)):
-        found_windows = list(windows([7, 8], list(range(1000, 1000 + length)), size, overlap))
-        assert {token for window in found_windows for token in window.ids if token >= 1000} == set(
+        all_windows = list(windows([7, 8], list(range(1000, 1000 + length)), size, overlap))
+        assert {token for window in all_windows for token in window.ids if token >= 1000} == set(
             range(1000, 1000 + length)
         )
         assert all(
             len(window.ids) <= max(size, 6) and window.ids[window.first] == 1000 + window.start
-            for window in found_windows
+            for window in all_windows
         )
 
 
@@ -58,10 +58,10 @@ def test_the_best_span_is_that_of_all_pairs() -> None:
         pairs = [(i, j) for i in range(3, 3 + length) for j in range(i, min(3 + length, i + 4))]
         best = max(pairs, key=lambda item: logits[item[0], 0] + logits[item[1], 1])
         score = float(logits[best[0], 0] + logits[best[1], 1] - logits[0].sum())
-        result = best_span(logits, 3, longest=4)
-        assert result is not None
-        assert result[1:] == best
-        assert result[0] == pytest.approx(score, abs=1e-5)
+        span = best_span(logits, 3, longest=4)
+        assert span is not None
+        assert span[1:] == best
+        assert span[0] == pytest.approx(score, abs=1e-5)
     assert best_span(np.zeros((4, 2), np.float32), 3, longest=4) is None
 
 
@@ -105,10 +105,10 @@ def test_onnxruntime_gives_what_torch_gives(trained: tuple[object, Path]) -> Non
     with torch.no_grad():
         expected = [trainer.logits(*pad_rows([row]))[0].numpy() for row in rows]
     assert (
-        max(float(np.abs(logit - other_value).max()) for logit, other_value in zip(logits, expected, strict=True))
+        max(float(np.abs(logit - expected_logit).max()) for logit, expected_logit in zip(logits, expected, strict=True))
         < 2e-5
     )
-    assert max(float(np.abs(other_value).max()) for other_value in expected) > 1
+    assert max(float(np.abs(expected_logit).max()) for expected_logit in expected) > 1
 
 
 @pytest.mark.slow
@@ -118,11 +118,11 @@ def test_a_trained_reader_answers_in_the_words_of_a_passage_cited_to_the_charact
     reader = SpanReader(MiniLMSpans(TrainedWeights(str(trained[1]))))
     nodes = [Node(id, text, f"d-{id}", span=Span(50, 50 + len(text))) for id, text in TEXTS.items()]
     right = 0
-    for question, message, _ in ASKED:
+    for question, gold, _ in ASKED:
         hits = tuple(Hit(node, 1.0) for node in Random(question).sample(nodes, 3))
         answer = reader(Ranking(Query(question), hits))
         assert isinstance(answer, Answer)
-        right += answer.text == f"{message} [1]"
+        right += answer.text == f"{gold} [1]"
         for cited in answer.citations:
             assert cited.span is not None
             assert cited.quote == TEXTS[cited.node][cited.span.start - 50 : cited.span.end - 50]
@@ -159,21 +159,21 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_weights(trained: tu
             new_trainer.step(number / 3)
 
     whole, begun, resumed = (SpanReaderTrainer(trainer.group, recipe=recipe) for _ in range(3))
-    for item in (whole, begun, resumed):
-        item.prepare(ITEMS, ITEMS[:2], 0)
-    previous_value = {name: array.copy() for name, array in whole.weights().items()}
+    for prepared in (whole, begun, resumed):
+        prepared.prepare(ITEMS, ITEMS[:2], 0)
+    weights_before = {name: array.copy() for name, array in whole.weights().items()}
     steps(whole, 0, 3)
     steps(begun, 0, 2)
     resumed.restore({name: np.copy(array) for name, array in begun.state().items()})
     steps(resumed, 2, 3)
-    later_weights = whole.weights()
-    assert all(np.array_equal(array, resumed.weights()[name]) for name, array in later_weights.items())
+    weights_after = whole.weights()
+    assert all(np.array_equal(array, resumed.weights()[name]) for name, array in weights_after.items())
     assert all(
-        not np.array_equal(array, previous_value[name])
-        for name, array in later_weights.items()
+        not np.array_equal(array, weights_before[name])
+        for name, array in weights_after.items()
         if "LayerNorm.bias" in name
     )
-    assert not any(name.startswith("embeddings.") for name in later_weights)
+    assert not any(name.startswith("embeddings.") for name in weights_after)
     assert whole.validate() == resumed.validate()
 
 
@@ -185,9 +185,9 @@ def test_an_answer_is_looked_for_where_the_question_says() -> None:
     second = json.dumps([{"start": TEXTS["moon"].rindex("tide"), "text": "tide"}])
     marked = Item("q", "What does the moon cause?", ("tide",), (("moon",),), meta=(("spans", second),))
     for item, stretch in ((ITEMS[3], (47, 67)), (marked, (29, 33))):
-        span_example = make_example(item, PASSAGES)
-        assert span_example is not None
-        assert span_example.spans == (stretch,)
+        example = make_example(item, PASSAGES)
+        assert example is not None
+        assert example.spans == (stretch,)
     unanswered = make_example(WITHOUT, PASSAGES)
     assert unanswered is not None
     assert unanswered.spans == ()

@@ -37,9 +37,9 @@ from spolia.types import Answer, Chain, Item, Prompt, Query, Token
 from tests.cases import check_each
 
 
-def chain(item: str, *exact: float, promise: float = 0.0, message: str = "Ann") -> SampledChain:
+def chain(item: str, *exact: float, promise: float = 0.0, answer: str = "Ann") -> SampledChain:
     """A chain with this EM after each of its pairs; a pair is 10 tokens, the answer 5."""
-    pairs = tuple((f"Hop {index} of {item}?", f"{message} {index}") for index in range(len(exact)))
+    pairs = tuple((f"Hop {index} of {item}?", f"{answer} {index}") for index in range(len(exact)))
     tokens = tuple(10 * index + 5 for index in range(1, len(exact) + 1))
     return SampledChain(item, Chain(Query(f"What is {item}?"), pairs), exact, exact, tokens, promise)
 
@@ -68,10 +68,10 @@ def test_a_threshold_saves_what_it_can_without_losing_more_than_is_allowed() -> 
         chain(f"r{index}", 0, 0, 0, 1) for index in range(120)
     ]
     scores = [[0.1, 0.9, 0.9, 0.9]] * 180 + [[0.1, 0.4, 0.4, 0.4]] * 120
-    result = choose_threshold(chains, scores, most_lost=0.015)
-    assert 0.4 < result.threshold <= 0.9
-    assert result.change == 0
-    assert result.saved == pytest.approx(180 * 20 / (300 * 45))
+    choice = choose_threshold(chains, scores, most_lost=0.015)
+    assert 0.4 < choice.threshold <= 0.9
+    assert choice.change == 0
+    assert choice.saved == pytest.approx(180 * 20 / (300 * 45))
     assert measure_stopping(chains, [2] * 300).change == pytest.approx(-0.4)
     assert measure_stopping(chains, [2] * 300).lower < -0.4
     confused = [[0.9, 0.1, 0.1, 0.1]] * 300
@@ -80,9 +80,9 @@ def test_a_threshold_saves_what_it_can_without_losing_more_than_is_allowed() -> 
 
 def test_too_few_questions_show_no_threshold() -> None:
     chains = [chain(f"q{index}", 0, 1, 1, 1) for index in range(150)]
-    result = choose_threshold(chains, [[0.1, 0.9, 0.9, 0.9]] * 150, most_lost=0.015)
-    assert result.threshold == NEVER
-    assert "About 199 questions with chains can show that" in result.describe(0.015)
+    choice = choose_threshold(chains, [[0.1, 0.9, 0.9, 0.9]] * 150, most_lost=0.015)
+    assert choice.threshold == NEVER
+    assert "About 199 questions with chains can show that" in choice.describe(0.015)
     assert choose_threshold([], [], 0.015).threshold == NEVER
 
 
@@ -96,7 +96,7 @@ class Scoring(ScriptedModel):
 def test_the_chain_of_a_question_that_makes_its_answer_likeliest_is_learned_from_by_default() -> None:
     llm = Scoring(("",), capabilities=frozenset(("chat", "scores")))
     item = Item("a", "What is a?", ("Ann 1",))
-    unlikely, likely = (sampled_chain.chain for sampled_chain in (chain("a", 0, 0, message="Bob"), chain("a", 0, 1)))
+    unlikely, likely = (sampled_chain.chain for sampled_chain in (chain("a", 0, 0, answer="Bob"), chain("a", 0, 1)))
     assert (answer_logprob(llm, item, unlikely), answer_logprob(llm, item, likely)) == (-4.0, -0.5)
     search = BM25(Corpus("none").group())
     assert SufficiencyTrainer(llm, search).best_only
@@ -137,15 +137,15 @@ def test_the_gradient_is_that_of_the_loss(hidden: int) -> None:
     for _ in range(3):
         trainer.step(0.0)
     _, slopes = trainer._compute_gradient()
-    values = [item for layer in trainer.layers for item in layer]
+    values = [array for layer in trainer.layers for array in layer]
     for value, slope in zip(values, slopes, strict=True):
         position = (-1, *(int(draw.integers(size)) for size in value.shape[1:]))  # of the model that sees all rows
-        previous_value, ends = value[position], []
+        original, ends = value[position], []
         for shift in (1e-5, -1e-5):
-            value[position] = previous_value + shift
+            value[position] = original + shift
             penalty = trainer.penalty / 2 * sum(float((weight[-1] ** 2).sum()) for weight, _ in trainer.layers)
             ends.append(trainer._compute_gradient()[0] + penalty)
-        value[position] = previous_value
+        value[position] = original
         assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[position], abs=1e-6)
 
 
@@ -157,9 +157,9 @@ def test_what_cannot_be_learned_is_refused() -> None:
 
 
 def test_features_of_a_chain_are_counted() -> None:
-    text = "Question: Who is the mother of Ann?\nQ: Who is Ann?\nA: A painter.\nQ: Her mother?\nA: I do not know."
+    chain_text = "Question: Who is the mother of Ann?\nQ: Who is Ann?\nA: A painter.\nQ: Her mother?\nA: I do not know."
     chain_features = ChainFeatures.from_texts(
-        "Who is the mother of Ann?", text, {"who": 0.0, "is": 0.0, "the": 0.0, "of": 0.0}, 2.0
+        "Who is the mother of Ann?", chain_text, {"who": 0.0, "is": 0.0, "the": 0.0, "of": 0.0}, 2.0
     )
     assert (
         chain_features.steps,
@@ -199,10 +199,10 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     reader = SimulatedReader.from_data(data, items, Profile(miss=0.05))
     search = BM25(index_passages(data, folder=tmp_path), top_k=5)
     chains = list(sample_chains(reader, search, items, steps=4, n=1))
-    for request in (True, False):  # after a kill a model is not asked again
+    for is_first in (True, False):  # after a kill a model is not asked again
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache) as run:
             assert list(sample_chains(reader, search, items[:3], steps=4, n=1)) == chains[:3]
-        assert bool(run.spent.calls) == request
+        assert bool(run.actual_usage.calls) == is_first
     assert {entry.item for entry in chains} == {item.id for item in items}
     assert all(list(entry.tokens) == sorted(entry.tokens) for entry in chains)
     trainer = SufficiencyTrainer(reader, search, hidden=4, chain_steps=4, chains=chains, most_lost=0.1)
@@ -214,13 +214,13 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     )
     assert training.sha256 == twice.sha256
     assert training.card["curve"][-1]["loss"] < training.card["curve"][0]["loss"]
-    spent_data = {}
+    tokens = {}
     for name, flow in (("all", trainer.untrained()), ("some", training.flow)):
         with Run() as run, run.lane() as lane:
             answers = [flow(Query(item.question)) for item in items[:8]]
         assert all(isinstance(answer, Answer) for answer in answers)
-        spent_data[name] = lane.usage.input_tokens
-    assert spent_data["some"] < spent_data["all"]
+        tokens[name] = lane.usage.input_tokens
+    assert tokens["some"] < tokens["all"]
     weights = json.loads((tmp_path / "one" / "weights.json").read_text())
     assert 0 < weights["threshold"] < 1
     with pytest.raises(WeightsError, match="trained with the embedder"):
@@ -256,4 +256,4 @@ def test_weights_that_are_none_are_refused(change: dict[str, Any], said: str) ->
     with pytest.raises(WeightsError, match=said):
         TextClassifier.from_plain("sufficiency", plain | change)
     with pytest.raises(WeightsError, match=next(iter(change))):
-        TextClassifier.from_plain("sufficiency", {name: item for name, item in plain.items() if name not in change})
+        TextClassifier.from_plain("sufficiency", {name: weight for name, weight in plain.items() if name not in change})

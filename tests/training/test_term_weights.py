@@ -47,19 +47,19 @@ ITEMS = [
 def test_the_gradient_is_that_of_the_expected_reward() -> None:
     """For a reward that is linear in the weights it is known: the feature sums of the words that are rewarded."""
     worth = np.array([1.0, -2.0, 0.5])
-    observation = np.random.default_rng(1).normal(size=(3, len(FEATURES)))
+    features = np.random.default_rng(1).normal(size=(3, len(FEATURES)))
 
     class Linear(TermWeightsTrainer):
         def reward(self, one: QuestionWords, logs: np.ndarray) -> float:
             return float(logs @ worth)
 
-    instance = Linear.__new__(Linear)
-    instance.spread, instance.theta = 0.5, np.full(len(FEATURES), 0.1)
-    question = QuestionWords(ITEMS[0], ("a", "b", "c"), observation)
+    trainer = Linear.__new__(Linear)
+    trainer.spread, trainer.theta = 0.5, np.full(len(FEATURES), 0.1)
+    question = QuestionWords(ITEMS[0], ("a", "b", "c"), features)
     draw = np.random.default_rng(0)
-    loss, slope = instance.estimate_gradient([question] * 4_000, draw)
-    assert loss == pytest.approx(-float(observation @ instance.theta @ worth))
-    assert slope == pytest.approx(-(worth @ observation), abs=0.25)
+    loss, slope = trainer.estimate_gradient([question] * 4_000, draw)
+    assert loss == pytest.approx(-float(features @ trainer.theta @ worth))
+    assert slope == pytest.approx(-(worth @ features), abs=0.25)
 
 
 @pytest.mark.slow
@@ -78,17 +78,17 @@ def test_words_that_find_gold_weigh_more_and_the_reader_sees_the_question(group:
 
 @pytest.mark.slow
 def test_an_interrupted_training_gives_the_same_weights(group: NodeGroup) -> None:
-    whole, killed, second_trainer = (TermWeightsTrainer(group, batch=4) for _ in range(3))
-    for instance in (whole, killed, second_trainer):
-        instance.prepare(ITEMS, (), 3)
+    whole, killed, resumed = (TermWeightsTrainer(group, batch=4) for _ in range(3))
+    for trainer in (whole, killed, resumed):
+        trainer.prepare(ITEMS, (), 3)
     for index in range(6):
         whole.step(index / 6)
     for index in range(2):
         killed.step(index / 6)
-    second_trainer.restore({name: np.array(item) for name, item in killed.state().items()})
+    resumed.restore({name: np.array(array) for name, array in killed.state().items()})
     for index in range(2, 6):
-        second_trainer.step(index / 6)
-    assert second_trainer.weights() == whole.weights()
+        resumed.step(index / 6)
+    assert resumed.weights() == whole.weights()
     assert any(whole.weights()["weights"].values())
 
 

@@ -192,7 +192,7 @@ class EvaluationRun:
                 report = experiment.run(
                     run=run,
                     path=save or make_experiments_folder(),
-                    again=asks_again,
+                    ask_again=asks_again,
                     usage_log=usage_log,
                     on_progress=on_progress,
                 )

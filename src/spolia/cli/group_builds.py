@@ -31,7 +31,7 @@ def build_groups(screen: Screen, groups: list[NodeGroup], rebuild: bool, mine: U
             show_progress(documents, total, f"{group}, {embedded} embedded" if embedded else group)
 
         try:
-            unmade = materialise(groups, rebuild=rebuild, known=mine.operators, tell=tell)
+            unmade = materialise(groups, rebuild=rebuild, operators=mine.operators, tell=tell)
         except ManifestMismatch as error:
             raise ManifestMismatch(f"{error} On the command line: the same command with --rebuild.") from error
     snapshot = corpus.latest()

@@ -162,7 +162,7 @@ def build_sync_arguments(
         "groups": [corpus.group(name, definition) for name, definition in defined.items()],
         "fields": parse_fields(options.fields),
         "access": read_access(options.readers),
-        "known": user_modules.operators,
+        "operators": user_modules.operators,
         "readers": build_readers(options.modules, options.redact),
         "workers": options.workers,
         "limits": options.limits,

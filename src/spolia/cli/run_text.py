@@ -165,7 +165,9 @@ def replay_step(
     with Run(groups=tuple(access)) as run:
         output = step(value)
     same = None if input_text or assignments else _is_same(output, values, detail.output)
-    screen.give(run=view.run, step=number, operator=repr(step), output=_plain(output), same=same, calls=run.spent.calls)
+    screen.give(
+        run=view.run, step=number, operator=repr(step), output=_plain(output), same=same, calls=run.actual_usage.calls
+    )
     screen.show(*_format_value(output))
     if same is not None:
         screen.say("The result is the recorded one." if same else "The result differs from the recorded one.")

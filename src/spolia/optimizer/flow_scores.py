@@ -94,7 +94,7 @@ class FlowScores:
         self._has_rank_measures = all(isinstance(measure, RetrievalMeasure) for measure in self._measures)
         self._only_ranks = _is_free_ranking(self.candidates.space.flow)
         self._signs = self.objectives.signs
-        self._spent_before = self.run.spent
+        self._spent_before = self.run.actual_usage
         self.reader_scores: ReaderScores | None = None
         """Of flows with one reader, whose contexts are known."""
 
@@ -105,7 +105,7 @@ class FlowScores:
     @property
     def spent(self) -> Usage:
         """Return what models really took since the study began in this process."""
-        return self.run.spent - self._spent_before
+        return self.run.actual_usage - self._spent_before
 
     def __call__(self, flows: Sequence[int], questions: range) -> ScoreRows:
         shape = len(flows), len(questions), len(self._measures)

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from spolia.core.deprecation import RenamedAttribute
 from spolia.core.operator import Operator
 from spolia.core.run_context import Began, Done, Emitted, Retracted, RunContext, current_context
 from spolia.errors import WiringError
@@ -279,8 +280,10 @@ class Run:
         """Return what the flows needed, results taken from the cache included."""
         return self.root.logical or Usage()
 
+    spent = RenamedAttribute("actual_usage")
+
     @property
-    def spent(self) -> Usage:
+    def actual_usage(self) -> Usage:
         """Return what was really spent."""
         return self.root.spent or Usage()
 

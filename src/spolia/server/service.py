@@ -222,7 +222,7 @@ class Shadow:
                     logging.getLogger(__name__).warning("The candidate failed: %s", type(error).__name__)
                     answer = Answer("", stop_reason="error")
             seconds = perf_counter() - began
-            self._spent.append((time(), run.spent.calls))
+            self._spent.append((time(), run.actual_usage.calls))
             if not run.exhausted:  # an answer that the budget has cut says nothing of the candidate
                 self.traffic.add(served_answer(CANDIDATE, version, run, lane, query, answer, seconds, shadowed_run))
         except Cancelled:

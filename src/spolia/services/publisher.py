@@ -14,6 +14,7 @@ from tempfile import mkstemp
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from spolia import services
+from spolia.core.deprecation import renamed_arguments
 from spolia.errors import DocumentError, SpoliaError, StoreError
 from spolia.filters.fields import KINDS, Field, Schema
 from spolia.indexing.readers.reader import reader_of
@@ -58,12 +59,13 @@ class Publisher:
         queue: the jobs; by default in the store's schema in PostgreSQL, or a file in its folder.
         definition: of the group `chunk`, if the store does not have it yet.
         readers: of formats, as for `sync`.
-        known: operators and embedders of your own that groups of the store are made by.
+        operators: operators and embedders of your own that groups of the store are made by.
         keeps_originals: whether the bytes stay after a document is published.
         workers: who reads and embeds, as for `sync`.
         callback_hosts: hosts for callbacks beside those at public addresses.
     """
 
+    @renamed_arguments(known="operators")
     def __init__(
         self,
         corpus: Corpus,
@@ -71,14 +73,14 @@ class Publisher:
         queue: JobQueue | None = None,
         definition: Definition | None = None,
         readers: Readers = READERS,
-        known: Sequence[Any] = (),
+        operators: Sequence[Any] = (),
         keeps_originals: bool = True,
         workers: Executor | None = None,
         callback_hosts: Collection[str] = (),
     ) -> None:
         corpus.create()
         self.corpus, self.keeps_originals, self.workers = corpus, keeps_originals, workers
-        self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
+        self.definition, self.readers, self.operators = definition, by_suffix(readers), tuple(operators)
         self.queue = queue or JobQueue(open_table(corpus))
         self.callbacks = Callbacks(self.queue, corpus.backend.folder, callback_hosts)
         self._wake_event, self._forget_at = threading.Event(), 0.0
@@ -239,8 +241,8 @@ class Publisher:
         """Return the groups of the store as they are, or the group that a new store begins with."""
         manifest = self.corpus.snapshot().manifests.get("chunk")
         own = self.definition or main_definition(None, None, None)
-        own = own if manifest is None else current_definition(manifest, self.known)
-        return RequestedGroups("chunk", own, known_operators=self.known, corpus_definitions=self.corpus.definitions)
+        own = own if manifest is None else current_definition(manifest, self.operators)
+        return RequestedGroups("chunk", own, known_operators=self.operators, corpus_definitions=self.corpus.definitions)
 
     @contextmanager
     def _renew_leases(self, claims: Sequence[Claim]) -> Iterator[None]:

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from spolia.core.codec import decode, encode
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.environment import refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
@@ -248,12 +249,13 @@ class SharedWorkers:
                 future.set_exception(Unfit())
 
 
+@renamed_arguments(known="operators")
 def work(
     queue: JobQueue,
     own: Executor,
     *,
     readers: Readers = READERS,
-    known: Sequence[Any] = (),
+    operators: Sequence[Any] = (),
     wait_s: float = 10.0,
     stopped: threading.Event | None = None,
 ) -> None:
@@ -262,13 +264,13 @@ def work(
     Args:
         own: does the work.
         readers: of formats; of those that a service names, the ones with the same version.
-        known: operators of your own in definitions of groups.
+        operators: operators of your own in definitions of groups.
         wait_s: how long to wait for a service.
 
     Raises:
         WorkersFailed: no process can be started here. Another worker gets the job.
     """
-    stopped, runner = stopped or threading.Event(), _JobRunner(own, by_suffix(readers), Catalogue(known))
+    stopped, runner = stopped or threading.Event(), _JobRunner(own, by_suffix(readers), Catalogue(operators))
     claims, last_seen = list[Claim](), time.monotonic()
 
     def check_services() -> None:

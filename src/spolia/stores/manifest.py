@@ -361,7 +361,7 @@ def transform_of(
     """Return the transform by which a stored group goes on being built. `accept`: see `spolia.core.codec.decode`."""
     advice = (
         f"Give the group too, with its definition: corpus.group({manifest.group!r}, Definition(…)); or its functions: "
-        "--known FILE.py, in Python known=(…,)."
+        "--known FILE.py, in Python operators=(…,)."
     )
     if '"__main__:' in manifest.definition:
         advice += " It was built by a program that holds the function itself: put that into a module, and rebuild it."

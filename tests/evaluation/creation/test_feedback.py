@@ -23,35 +23,35 @@ NODES = {id: Node(id, text, f"{id}.txt", span=Span(5, 5 + len(text))) for id, te
 GOOD = Feedback("r", "ann", "What causes tides?", "The moon [1].", False, ("tides",), ("mines",), "up")
 
 
-def draft(feedback: Feedback) -> QuestionDraft:
+def draft_from(feedback: Feedback) -> QuestionDraft:
     (question_draft,) = drafts_of([feedback], NODES)
     return question_draft
 
 
 def test_a_good_answer_has_the_cited_passages_as_gold() -> None:
-    question_draft = draft(GOOD)
+    question_draft = draft_from(GOOD)
     assert (question_draft.answers, [(quote.start, quote.text) for quote in question_draft.quotes]) == (
         ("The moon.",), [(5, "The moon causes the tides.")],
     )  # fmt: skip
-    assert draft(replace(GOOD, answer="Unknown.", abstained=True, cited=())).type == "unanswerable"
+    assert draft_from(replace(GOOD, answer="Unknown.", abstained=True, cited=())).type == "unanswerable"
 
 
 def test_a_corrected_answer_is_quoted_where_it_is() -> None:
-    (quote,) = draft(replace(GOOD, thumb="down", corrected="Nokia")).quotes
+    (quote,) = draft_from(replace(GOOD, thumb="down", corrected="Nokia")).quotes
     assert (quote.document, quote.start, quote.text) == ("mines.txt", 5, "Nokia")
-    assert draft(replace(GOOD, thumb="down", corrected="Luna")).quotes[0].document == "tides.txt"
+    assert draft_from(replace(GOOD, thumb="down", corrected="Luna")).quotes[0].document == "tides.txt"
 
 
 @pytest.mark.parametrize(
     "changed", [{"question": ""}, {"thumb": "down"}, {"cited": ("unreadable",)}, {"cited": (), "corrected": "Luna"}]
 )
 def test_what_is_not_known_to_be_right_is_dropped(changed: dict[str, Any]) -> None:
-    assert draft(replace(GOOD, **changed)).dropped_by == "Feedback"
+    assert draft_from(replace(GOOD, **changed)).dropped_by == "Feedback"
 
 
 def test_no_question_is_in_the_part_that_reports() -> None:
-    drafts = [draft(replace(GOOD, question=f"What causes tide {number}?")) for number in range(50)]
-    assert {part_of(tuning_item(item).id) for item in drafts} == {"tune", "select"}
+    drafts = [draft_from(replace(GOOD, question=f"What causes tide {number}?")) for number in range(50)]
+    assert {part_of(tuning_item(question_draft).id) for question_draft in drafts} == {"tune", "select"}
 
 
 def test_the_queue_keeps_one_line_for_equal_feedback_and_survives_a_cut(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_simple_questions_are_read_for_as_many_passages_as_there_are() -> None:
         HopQuestions().parse(HOPS + "Question: I cannot write it.")
     unread = WriteMultiHop(ScriptedModel(("Who is it?",)))(DRAFT)
     assert unread.reason.startswith(UNUSABLE)
-    passages = tuple(Node(f"n{index}", f"{name} is {name}.", f"d{index}") for index, name in enumerate("AB"))
+    passages = tuple(Node(f"n{number}", f"{name} is {name}.", f"d{number}") for number, name in enumerate("AB"))
     two = QuestionDraft("multi-hop", passages)
     question_draft = WriteMultiHop(ScriptedModel((HOPS + "Question: Who is A of A?",)))(two)
     assert question_draft.reason == "the model wrote 3 simple questions of 2 passages"

@@ -24,7 +24,7 @@ QUOTE = Quote("d", 0, "Clovis made Paris his capital in 508.")
 DRAFT = QuestionDraft("factoid", (NODE,), (), "When did Clovis move?", ("508",), (), (QUOTE,))
 
 
-def written(folder: Path, *drafts: QuestionDraft) -> tuple[Path, list[Item]]:
+def write_drafts(folder: Path, *drafts: QuestionDraft) -> tuple[Path, list[Item]]:
     items = [item_of(draft) for draft in drafts]
     write_review(folder / "review.csv", items, drafts)
     return folder / "review.csv", items
@@ -35,7 +35,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def saved(
+def save_table(
     path: Path, rows: Sequence[dict[str, str]], mark: str = ",", code: str = "utf-8-sig", end: str = "\n"
 ) -> None:
     """Save a table as spreadsheets do."""
@@ -46,10 +46,10 @@ def saved(
     path.write_bytes(text.getvalue().encode(code))
 
 
-def after(folder: Path, draft: QuestionDraft, **cells: str) -> Review:
+def review_after(folder: Path, draft: QuestionDraft, **cells: str) -> Review:
     """The review with a row in which these cells were changed."""
-    path, items = written(folder, draft)
-    saved(path, [row | cells for row in rows_of(path)])
+    path, items = write_drafts(folder, draft)
+    save_table(path, [row | cells for row in rows_of(path)])
     return apply_review(path, items)
 
 
@@ -73,16 +73,16 @@ def test_what_nobody_touched_comes_back_unchanged_through_any_spreadsheet(
     tmp_path: Path, rows: list[tuple[str, list[str], str]]
 ) -> None:
     drafts = [
-        DRAFT.but(question=f"{request}?", answers=tuple(answers), quotes=(QUOTE.but(text=words),))
-        for request, answers, words in rows
+        DRAFT.but(question=f"{question}?", answers=tuple(answers), quotes=(QUOTE.but(text=words),))
+        for question, answers, words in rows
     ]
-    path, items = written(tmp_path, *drafts)
+    path, items = write_drafts(tmp_path, *drafts)
     cells = rows_of(path)
     ways: list[dict[str, Any]] = [
         {}, {"mark": ";"}, {"mark": "\t", "code": "utf-16"}, {"end": "\r\n"}, {"mark": ";", "end": "\r\n"},
     ]  # fmt: skip
     for way in ways:
-        saved(path, cells, **way)
+        save_table(path, cells, **way)
         review = apply_review(path, items)
         assert review.items == tuple(items), way
         assert (review.changed, review.rejected) == (0, 0)
@@ -94,7 +94,7 @@ def test_what_nobody_touched_comes_back_unchanged_through_any_spreadsheet(
 )
 def test_no_cell_is_computed_and_none_becomes_a_date(tmp_path: Path, cell: str) -> None:
     node = NODE.but(text=cell)
-    path, _ = written(
+    path, _ = write_drafts(
         tmp_path, DRAFT.but(question=cell, answers=(cell,), quotes=(QUOTE.but(text=cell),), passages=(node,))
     )
     (row,) = rows_of(path)
@@ -110,8 +110,8 @@ def test_no_id_is_a_number_to_a_spreadsheet() -> None:
 
 
 def test_no_cell_is_longer_than_a_spreadsheet_takes(tmp_path: Path) -> None:
-    long = tuple(NODE.but(id=f"n{index}", text="words " * 200_000) for index in range(3))
-    path, _ = written(tmp_path, DRAFT.but(passages=long))
+    long = tuple(NODE.but(id=f"n{number}", text="words " * 200_000) for number in range(3))
+    path, _ = write_drafts(tmp_path, DRAFT.but(passages=long))
     csv.field_size_limit(10**7)
     assert max(map(len, rows_of(path)[0].values())) <= LONGEST_CELL
 
@@ -120,7 +120,7 @@ HOPS = (SubQuestion("Who moved?", "Clovis", "d"), SubQuestion("When did Clovis m
 
 
 def test_a_changed_question_keeps_its_gold_and_says_that_people_changed_it(tmp_path: Path) -> None:
-    (item,) = after(tmp_path, DRAFT.but(hops=HOPS), question="In which year did Clovis move to Paris?").items
+    (item,) = review_after(tmp_path, DRAFT.but(hops=HOPS), question="In which year did Clovis move to Paris?").items
     assert item.question == "In which year did Clovis move to Paris?"
     assert (item.gold, item.answers) == (item_of(DRAFT).gold, ("508",))
     assert len(item.decomposition) == 2
@@ -128,26 +128,26 @@ def test_a_changed_question_keeps_its_gold_and_says_that_people_changed_it(tmp_p
 
 
 def test_hops_that_lead_to_another_answer_are_left_out(tmp_path: Path) -> None:
-    (item,) = after(tmp_path, DRAFT.but(hops=HOPS), answers="509").items
+    (item,) = review_after(tmp_path, DRAFT.but(hops=HOPS), answers="509").items
     assert (item.answers, item.decomposition) == (("509",), ())
     assert item_of(DRAFT.but(hops=HOPS, answers=("Paris",))).decomposition == ()
 
 
 def test_a_changed_quote_is_the_gold(tmp_path: Path) -> None:
-    (item,) = after(tmp_path, DRAFT, quote="in 508").items
+    (item,) = review_after(tmp_path, DRAFT, quote="in 508").items
     assert [str(quote) for group in item.gold for quote in group] == ["france.txt “in 508”"]
 
 
 def test_an_unanswerable_question_with_an_answer_needs_another_type(tmp_path: Path) -> None:
     draft = DRAFT.but(type="unanswerable")
     with pytest.raises(DataError, match="'type'"):
-        after(tmp_path, draft, answers="508")
-    (item,) = after(tmp_path, draft, answers="508", type="factoid", file="france.txt", quote="in 508").items
+        review_after(tmp_path, draft, answers="508")
+    (item,) = review_after(tmp_path, draft, answers="508", type="factoid", file="france.txt", quote="in 508").items
     assert (item.type, item.answers, len(item.gold)) == ("factoid", ("508",), 1)
 
 
 @pytest.mark.parametrize("word", ["yes", "是", "네", "はい"])
 def test_yes_and_no_are_read_in_the_languages_of_the_prompts(tmp_path: Path, word: str) -> None:
-    assert after(tmp_path, DRAFT, accept=word).accepted == 1
+    assert review_after(tmp_path, DRAFT, accept=word).accepted == 1
     no = {"yes": "no", "是": "否", "네": "아니요", "はい": "いいえ"}[word]
-    assert after(tmp_path, DRAFT, accept=no).rejected == 1
+    assert review_after(tmp_path, DRAFT, accept=no).rejected == 1

@@ -51,12 +51,12 @@ def server() -> Iterator[Uneven]:
 
 
 @pytest.fixture(scope="module")
-def made(corpus: Corpus, server: Uneven) -> tuple[Recipe, dict[str, QuestionDraft]]:
+def flow_and_drafts(corpus: Corpus, server: Uneven) -> tuple[Recipe, dict[str, QuestionDraft]]:
     """A recipe, and what each row becomes by itself."""
-    item = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""), evolve=("compress",))
-    drafts = item.sample(SampleRange(0, 12))
+    flow = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""), evolve=("compress",))
+    drafts = flow.sample(SampleRange(0, 12))
     assert len(drafts) == 12
-    return item, {draft.passages[0].id: item.body(draft) for draft in drafts}
+    return flow, {draft.passages[0].id: flow.body(draft) for draft in drafts}
 
 
 @settings(max_examples=3)
@@ -64,32 +64,35 @@ def made(corpus: Corpus, server: Uneven) -> tuple[Recipe, dict[str, QuestionDraf
     seed=st.integers(0, 10**6), batch=st.integers(1, 9), threads=st.sampled_from((1, 3, 16)), kept=st.integers(0, 30)
 )
 def test_a_row_gives_the_same_question_in_any_order_batch_and_number_of_threads_and_after_a_kill(
-    made: tuple[Recipe, dict[str, QuestionDraft]], tmp_path: Path, seed: int, batch: int, threads: int, kept: int
+    flow_and_drafts: tuple[Recipe, dict[str, QuestionDraft]],
+    tmp_path: Path,
+    seed: int,
+    batch: int,
+    threads: int,
+    kept: int,
 ) -> None:
-    request, expected_value = made
-    drafts = list(request.sample(SampleRange(0, 12)))
+    flow, expected = flow_and_drafts
+    drafts = list(flow.sample(SampleRange(0, 12)))
     Random(seed).shuffle(drafts)
     path = tmp_path / f"{seed}-{batch}-{threads}-{kept}.db"
     with Runs(path) as runs, Run(cache=runs.cache, threads=threads):
-        for index in range(0, kept % len(drafts), batch):  # what was done before a kill is in the cache
-            request.body.batch(drafts[index : index + batch])
-    found_result: dict[str, QuestionDraft | Failure] = {}
+        for start in range(0, kept % len(drafts), batch):  # what was done before a kill is in the cache
+            flow.body.batch(drafts[start : start + batch])
+    results: dict[str, QuestionDraft | Failure] = {}
     with Runs(path) as runs, Run(cache=runs.cache, threads=threads):
-        for index in range(0, len(drafts), batch):
-            rows = drafts[index : index + batch]
-            found_result |= {
-                draft.passages[0].id: result for draft, result in zip(rows, request.body.batch(rows), strict=True)
-            }
-    assert found_result == expected_value
+        for start in range(0, len(drafts), batch):
+            rows = drafts[start : start + batch]
+            results |= {draft.passages[0].id: result for draft, result in zip(rows, flow.body.batch(rows), strict=True)}
+    assert results == expected
 
 
 def test_no_request_holds_a_passage_of_another_row(corpus: Corpus, server: Uneven) -> None:
     """AutoRAG's writers append to one list of messages, so that each request carries all rows before it."""
-    item = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""))
-    drafts = item.sample(SampleRange(0, 12))
+    flow = recipe("factoid", corpus.group(), ChatModel("m", server.url, api_key_env=""))
+    drafts = flow.sample(SampleRange(0, 12))
     server.requests.clear()
-    item.body.batch(drafts)
+    flow.body.batch(drafts)
     texts = [draft.passages[0].text for draft in drafts]
-    sent_texts = ["\n".join(message["content"] for message in request.body["messages"]) for request in server.requests]
-    assert {sum(text in prompt for text in texts) for prompt in sent_texts} <= {0, 1}
+    prompts = ["\n".join(message["content"] for message in request.body["messages"]) for request in server.requests]
+    assert {sum(text in prompt for text in texts) for prompt in prompts} <= {0, 1}
     assert {len(request.body["messages"]) for request in server.requests} <= {2, 4}  # asked, or asked once again

@@ -41,7 +41,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return documents.store(tmp_path_factory.mktemp("types"))
 
 
-def hops(*more: tuple[str, ...]) -> ScriptedModel:
+def multi_hop_model(*more: tuple[str, ...]) -> ScriptedModel:
     passage_mark = r"passages number=\"2\""
     return ScriptedModel((
         *more, (JOINS, JOINED), (POINTS, "yes"), (ANSWERS + passage_mark, QUOTED), (ANSWERS, "I do not know."),
@@ -51,7 +51,7 @@ def hops(*more: tuple[str, ...]) -> ScriptedModel:
 
 @pytest.mark.slow
 def test_a_question_of_two_hops_needs_both_documents(corpus: Corpus) -> None:
-    (draft,) = create({recipe("multi-hop", corpus.group(), hops()): 1}).kept
+    (draft,) = create({recipe("multi-hop", corpus.group(), multi_hop_model()): 1}).kept
     item = item_of(draft)
     assert (item.question, item.answers, draft.links) == (BOTH, ("Cyr Dorlan",), ("Garholm",))
     assert item.documents == {"ann.txt", "garholm.txt"}
@@ -66,11 +66,11 @@ def test_a_question_that_one_passage_answers_is_no_question_of_two(corpus: Corpu
         r"(?s)You answer a question from the passages alone(?!.*number=\"2\").*Cyr Dorlan",
         "Answer: Cyr Dorlan\nQuotes:\nx",
     )
-    result = create({recipe("multi-hop", corpus.group(), hops(alone)): 1})
-    assert result.counts == {"KeepMultiHop": {"it is answered without one of its passages": 1}}
+    created_questions = create({recipe("multi-hop", corpus.group(), multi_hop_model(alone)): 1})
+    assert created_questions.counts == {"KeepMultiHop": {"it is answered without one of its passages": 1}}
     half = (ANSWERS + r"number=\"2\"", "Answer: Cyr Dorlan\nQuotes:\nThe mayor of the small town of Garholm")
-    result = create({recipe("multi-hop", corpus.group(), hops(half)): 1})
-    assert result.counts == {"KeepQuoted": {"1 of 2 passages are not quoted": 1}}
+    created_questions = create({recipe("multi-hop", corpus.group(), multi_hop_model(half)): 1})
+    assert created_questions.counts == {"KeepQuoted": {"1 of 2 passages are not quoted": 1}}
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_titles_link_documents_in_scripts_without_capitals(tmp_path: Path) -> No
         (tmp_path / "docs" / name).write_text(text)
     corpus = Corpus(tmp_path / "s.spolia")
     sync(tmp_path / "docs", corpus)
-    drafts = recipe("multi-hop", corpus.group(), hops()).sample(SampleRange(0, 9))
+    drafts = recipe("multi-hop", corpus.group(), multi_hop_model()).sample(SampleRange(0, 9))
     assert {draft.links[0]: {node.uri for node in draft.passages} for draft in drafts} == {
         "长安城": {"a.md", "b.md"},
         "소금": {"c.md", "d.md"},
@@ -97,11 +97,11 @@ def test_titles_link_documents_in_scripts_without_capitals(tmp_path: Path) -> No
 def test_an_unanswerable_question_has_no_gold_and_is_answered_by_no_document(corpus: Corpus) -> None:
     asks, reads = (LACKS, "How tall was Ann Bellson?"), r"(?s)Answer from the numbered passages"
     llm = ScriptedModel((asks, (POINTS, "yes"), (reads, "I do not know."), ("", "I do not know.")))
-    result = create({recipe("unanswerable", corpus.group(), llm): 2})
-    (draft,) = result.kept  # the same question of other passages is a near-duplicate
+    created_questions = create({recipe("unanswerable", corpus.group(), llm): 2})
+    (draft,) = created_questions.kept  # the same question of other passages is a near-duplicate
     item = item_of(draft)
     assert (item.type, item.gold, item.answers) == ("unanswerable", (), ())
-    assert result.counts == {"DropNearDuplicates": {"almost the same as": 3}}
+    assert created_questions.counts == {"DropNearDuplicates": {"almost the same as": 3}}
     knows = ScriptedModel((asks, (POINTS, "yes"), ("", "She was five feet tall [1].")))
     assert not create({recipe("unanswerable", corpus.group(), knows): 1}).kept
 
@@ -122,8 +122,8 @@ def test_a_question_is_evolved_and_says_from_what(corpus: Corpus) -> None:
 def test_a_known_answer_is_dropped_where_that_is_asked_for(corpus: Corpus) -> None:
     llm = documents.model((r"(?s)from what you know.*When was Ann Bellson born", "She was born in 1871."))
     assert len(create({recipe("factoid", corpus.group(), llm): 4}).kept) == 1
-    result = create({recipe("factoid", corpus.group(), llm, unknown=True): 4})
-    assert result.counts["KeepUnknown"] == {"the model answers it without any document": 1}
+    created_questions = create({recipe("factoid", corpus.group(), llm, unknown=True): 4})
+    assert created_questions.counts["KeepUnknown"] == {"the model answers it without any document": 1}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_every_prompt_is_there_in_all_languages_with_the_same_places() -> None:
     for name in names:
         templates = template.read_all(f"spolia:evaluation/creation/prompts/{name}.txt")
         assert set(templates) == set(template.LANGUAGES)
-        assert len({item.places for item in templates.values()}) == 1, name
+        assert len({prompt.places for prompt in templates.values()}) == 1, name
 
 
 @check_each(
@@ -199,15 +199,15 @@ def test_the_same_words_with_another_number_or_answer_are_another_question() -> 
     def ask(question: str, answer: str) -> QuestionDraft:
         return QuestionDraft("factoid", (), question=question, answers=(answer,))
 
-    question_draft = ask("What was the revenue of Acme Works in the year 2019?", "5")
-    question_drafts = (
+    first = ask("What was the revenue of Acme Works in the year 2019?", "5")
+    others = (
         ask("What was the revenue of Acme Works in the year 2020?", "5"),
         ask("What was the revenue of Acme Walks in the year 2019?", "5"),
         ask("What was the return of Acme Works in the year 2019?", "6"),
         ask("So what was the revenue of Acme Works in the year 2019?", "5"),
         ask("what was the revenue of Acme Works in the year 2019", "9"),
     )
-    assert [draft.is_kept for draft in DropNearDuplicates()((question_draft, *question_drafts))] == [
+    assert [draft.is_kept for draft in DropNearDuplicates()((first, *others))] == [
         True,
         True,
         True,
@@ -243,7 +243,7 @@ def test_a_quote_is_found_whatever_the_shape_of_its_marks(words: str, found: str
 
 @pytest.mark.slow
 def test_a_store_that_may_only_be_read_gives_the_same_pairs(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    sample = recipe("multi-hop", corpus.group(), hops()).sample
+    sample = recipe("multi-hop", corpus.group(), multi_hop_model()).sample
     assert isinstance(sample, SampleLinked)
 
     def denied(self: NodeGraph) -> None:

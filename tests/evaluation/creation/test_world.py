@@ -11,7 +11,7 @@ from spolia.evaluation.creation.recipes import LINKED, recipe
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.types import Quote
 
-from .world_model import Fact, WorldModel, answered, facts_of
+from .world_model import Fact, WorldModel, answer_from, facts_of
 
 pytestmark = pytest.mark.slow
 WORLD = FictionalWorld(5, people=60, questions=0)
@@ -32,16 +32,16 @@ TEXTS = {f"{document['id']}.md": document["text"] for document in WORLD.document
 """What the world says, by file."""
 
 
-def made(corpus: Corpus, type: str, n: int, errs: float) -> CreatedQuestions:
+def create_questions(corpus: Corpus, type: str, n: int, errs: float) -> CreatedQuestions:
     return create({recipe(type, corpus.group(), WorldModel(errs=errs)): n})
 
 
-def needed(question: str) -> tuple[str, set[tuple[str, str]]]:
+def true_answer(question: str) -> tuple[str, set[tuple[str, str]]]:
     """The true answer of a question, and the sentences that state it, by file: read from the whole world."""
-    result = answered(question, list(TEXTS.values()))
-    assert result is not None, question
+    answer_and_facts = answer_from(question, list(TEXTS.values()))
+    assert answer_and_facts is not None, question
     names = list(TEXTS)
-    return result[0], {(names[fact.passage], fact.sentence) for fact in result[1]}
+    return answer_and_facts[0], {(names[fact.passage], fact.sentence) for fact in answer_and_facts[1]}
 
 
 @pytest.mark.parametrize(("type", "n"), [("factoid", 20), ("multi-hop", 16), ("3-hop", 12), ("4-hop", 6),
@@ -50,16 +50,16 @@ def needed(question: str) -> tuple[str, set[tuple[str, str]]]:
 def test_gold_is_what_the_world_says_for_every_question_that_is_kept(
     corpus: Corpus, type: str, n: int, errs: float
 ) -> None:
-    created_questions = made(corpus, type, n, errs)
+    created_questions = create_questions(corpus, type, n, errs)
     assert len(created_questions.kept) >= n * (0.25 if errs else 0.5), (
         created_questions.counts,
         created_questions.stopped,
     )
     for draft in created_questions.kept:
         item = item_of(draft)
-        answer, sentences = needed(item.question)
-        gold = {(node.document, node.text.rstrip(".") + ".") for group in item.gold for node in group
-                if isinstance(node, Quote)}  # fmt: skip
+        answer, sentences = true_answer(item.question)
+        gold = {(quote.document, quote.text.rstrip(".") + ".") for group in item.gold for quote in group
+                if isinstance(quote, Quote)}  # fmt: skip
         assert (item.answers, gold) == ((answer,), sentences), item.question
         assert len(item.documents) == LINKED.get(type, 1)
         if "hop" in type:
@@ -70,15 +70,18 @@ def test_gold_is_what_the_world_says_for_every_question_that_is_kept(
 
 @pytest.mark.parametrize("errs", [0.0, 0.4])
 def test_no_document_answers_what_is_called_unanswerable(corpus: Corpus, errs: float) -> None:
-    created_questions = made(corpus, "unanswerable", 12, errs)
+    created_questions = create_questions(corpus, "unanswerable", 12, errs)
     assert len(created_questions.kept) == 12
-    assert all(answered(draft.question, list(TEXTS.values())) is None for draft in created_questions.kept)
+    assert all(answer_from(draft.question, list(TEXTS.values())) is None for draft in created_questions.kept)
     assert ("KeepUnanswerable" in created_questions.counts) is (errs > 0)
 
 
 def test_mistakes_are_made_and_each_kind_is_dropped(corpus: Corpus) -> None:
     """Else the tests above would show nothing."""
-    factoids, hops = made(corpus, "factoid", 60, 0.6).counts, made(corpus, "multi-hop", 40, 0.6).counts
+    factoids, hops = (
+        create_questions(corpus, "factoid", 60, 0.6).counts,
+        create_questions(corpus, "multi-hop", 40, 0.6).counts,
+    )
     assert {"KeepSelfContained", "KeepQuoted", "KeepAnswerable", "KeepUnleaked"} <= set(factoids), factoids
     assert {"KeepQuoted", "KeepMultiHop"} <= set(hops), hops
 

@@ -47,10 +47,10 @@ COMPARED = re.compile(r"Which is from an earlier year, (?P<one>.+) or (?P<other>
 
 def facts_of(passages: Sequence[str]) -> list[Fact]:
     """What passages say, sentence by sentence."""
-    return [fact for index, text in enumerate(passages) for fact in _facts(text, index)]
+    return [fact for number, text in enumerate(passages) for fact in _read_facts(text, number)]
 
 
-def _facts(text: str, passage: int) -> Iterator[Fact]:
+def _read_facts(text: str, passage: int) -> Iterator[Fact]:
     for start, end in sentences(text):
         sentence = text[start:end].strip()
         if year := BEGAN.fullmatch(sentence):
@@ -61,33 +61,35 @@ def _facts(text: str, passage: int) -> Iterator[Fact]:
                 yield Fact(name, match["a"], match["b"], sentence, passage)
 
 
-def read(question: str) -> tuple[str, tuple[str, ...]] | None:
+def parse_question(question: str) -> tuple[str, tuple[str, ...]] | None:
     """What a question starts from, and the relations that lead to its answer; None for another question."""
     for name, question_pattern in ASKED.items():
         if match := question_pattern.fullmatch(question):
             about, path = match["a"], [name]
-            while inner := next(((item, m) for item, w in DESCRIBED.items() if (m := w.fullmatch(about))), None):
+            while inner := next(
+                ((relation, m) for relation, w in DESCRIBED.items() if (m := w.fullmatch(about))), None
+            ):
                 path.append(inner[0])
                 about = inner[1]["a"]
             return about, tuple(path[::-1])
     return None
 
 
-def answered(question: str, passages: Sequence[str]) -> tuple[str, tuple[Fact, ...]] | None:
+def answer_from(question: str, passages: Sequence[str]) -> tuple[str, tuple[Fact, ...]] | None:
     """The answer that passages give to a question, and the facts that say so."""
     facts = facts_of(passages)
     if compared := COMPARED.fullmatch(question):
-        years = [next((f for f in facts if (f.relation, f.a) == ("year", compared[number])), None) for number in (1, 2)]
-        number, other_value = years
+        years = [next((f for f in facts if (f.relation, f.a) == ("year", compared[first])), None) for first in (1, 2)]
+        first, second = years
         return (
-            (min(number, other_value, key=lambda f: f.b).a, (number, other_value))
-            if number and other_value and number.b != other_value.b
+            (min(first, second, key=lambda f: f.b).a, (first, second))
+            if first and second and first.b != second.b
             else None
         )
-    if (question_facts := read(question)) is None:
+    if (start_and_relations := parse_question(question)) is None:
         return None
-    entity, used = question_facts[0], list[Fact]()
-    for relation in question_facts[1]:
+    entity, used = start_and_relations[0], list[Fact]()
+    for relation in start_and_relations[1]:
         fact = next((fact for fact in facts if (fact.relation, fact.a) == (relation, entity)), None)
         if fact is None:
             return None
@@ -128,19 +130,19 @@ class WorldModel(ScriptedModel):
             if begins in text:
                 return reply(passages, question, mistake)
         if "You check an answer" in text:
-            answer_match, truth = re.search(r"<answer>(.*)</answer>", text), answered(question, passages)
+            answer_match, truth = re.search(r"<answer>(.*)</answer>", text), answer_from(question, passages)
             return "yes" if answer_match and truth and answer_match[1] == truth[0] else "no"
         if "You judge whether" in text:
             return "No." if " it " in question else "Yes."
-        truth_value = answered(question, passages)
-        return f"{truth_value[0]} [1]." if truth_value else UNKNOWN
+        answer_and_facts = answer_from(question, passages)
+        return f"{answer_and_facts[0]} [1]." if answer_and_facts else UNKNOWN
 
     def _factoid(self, passages: Sequence[str], _: str, mistake: int | None) -> str:
         facts = [fact for fact in facts_of(passages) if fact.relation != "year"]
         if not facts:
             return "none"
         fact = facts[len(passages[0]) % len(facts)]
-        question = asking(fact.relation).question.format(a=fact.a)
+        question = relation_named(fact.relation).question.format(a=fact.a)
         wrong = ("What does the passage say?", "When was it founded?", f"Is it {fact.b} that {fact.a} is about?",
                  "I'm sorry, but I cannot help with that.", "", question[:12], f"```json\n[\"{question}\"]\n```",
                  f"<think>Which one? So?</think>\n{question}", f"Sure! Here is one:\n\n1. {question}")  # fmt: skip
@@ -148,11 +150,11 @@ class WorldModel(ScriptedModel):
 
     def _joined(self, passages: Sequence[str], _: str, mistake: int | None) -> str:
         for way in (list(passages), list(passages)[::-1]):
-            facts = [[fact for fact in facts_of([item]) if fact.relation != "year"] for item in way]
+            facts = [[fact for fact in facts_of([passage]) if fact.relation != "year"] for passage in way]
             for path in paths(facts):
                 if len(dict.fromkeys([path[0].a, *(fact.b for fact in path)])) <= len(path):
                     continue
-                relations = [asking(fact.relation) for fact in path]
+                relations = [relation_named(fact.relation) for fact in path]
                 if mistake is not None and mistake % 2:  # a question of the first passage alone
                     return hops(path[::-1], _nested_question(relations[:1], path[0].a))
                 if mistake is not None:  # a question that names a link
@@ -164,27 +166,29 @@ class WorldModel(ScriptedModel):
         years = [fact for fact in facts_of(passages) if fact.relation == "year"]
         if len({fact.passage for fact in years}) < 2:
             return "none"
-        year, other_year = years[0], years[0 if mistake is not None else -1]
-        return f"Which is from an earlier year, {year.a} or {other_year.a}?"
+        first, second = years[0], years[0 if mistake is not None else -1]
+        return f"Which is from an earlier year, {first.a} or {second.a}?"
 
     def _lacking(self, passages: Sequence[str], _: str, mistake: int | None) -> str:
         facts = facts_of(passages)
         if not facts:
             return "none"
         if mistake is not None:  # which another document answers, or this one
-            return next((asking(r.name).question.format(a=f.b) for f in facts for r in RELATIONS
-                         if f.relation != "year" and r.subject == asking(f.relation).target), "none")  # fmt: skip
+            return next((relation_named(r.name).question.format(a=f.b) for f in facts for r in RELATIONS
+                         if f.relation != "year" and r.subject == relation_named(f.relation).target), "none")  # fmt: skip
         return ABSENT[len(passages[0]) % 2].format(a=facts[0].a)
 
     def _answer(self, passages: list[str], question: str, mistake: int | None) -> str:
-        result = answered(question, passages)
-        if result is None:
+        answer_and_facts = answer_from(question, passages)
+        if answer_and_facts is None:
             return UNKNOWN if mistake is None else "Answer: Nobody\nQuotes:\nNobody at all."
-        answer, facts = result
+        answer, facts = answer_and_facts
         quoted = [fact.sentence for fact in facts]
         if mistake is not None:
             used = {fact.passage for fact in facts}
-            other_sentences = [facts_of([text])[0].sentence for index, text in enumerate(passages) if index not in used]
+            other_sentences = [
+                facts_of([text])[0].sentence for number, text in enumerate(passages) if number not in used
+            ]
             wrong: tuple[tuple[str, list[str]], ...] = (
                 (answer, [*quoted, *other_sentences]), (answer, [text.replace(" ", " so ", 1) for text in quoted]),
                 (answer, quoted[:1]), (answer, []), (facts[0].a, quoted), (facts[-1].b + " or so", quoted),
@@ -193,9 +197,9 @@ class WorldModel(ScriptedModel):
         return "\n".join((f"Answer: {answer}", "Quotes:", *quoted))
 
 
-def asking(relation: str) -> FactKind:
+def relation_named(relation: str) -> FactKind:
     """A relation by its name."""
-    return next(item for item in RELATIONS if item.name == relation)
+    return next(kind for kind in RELATIONS if kind.name == relation)
 
 
 def paths(facts: Sequence[Sequence[Fact]]) -> Iterator[list[Fact]]:
@@ -212,7 +216,7 @@ def hops(path: Sequence[Fact], question: str) -> str:
     lines = []
     for ordinal, fact in zip(("First", "Second", "Third", "Fourth"), path, strict=False):
         lines += [
-            f"{ordinal} question: {asking(fact.relation).question.format(a=fact.a)}",
+            f"{ordinal} question: {relation_named(fact.relation).question.format(a=fact.a)}",
             f"{ordinal} answer: {fact.b}",
         ]
     return "\n".join((*lines, f"Question: {question}"))

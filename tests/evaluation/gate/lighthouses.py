@@ -26,7 +26,7 @@ TEXTS = {
 MEASURES = "R@5,MRR"
 
 
-def stored(path: Path, texts: Mapping[str, str] = TEXTS, *, size: int = 200) -> NodeGroup:
+def store_texts(path: Path, texts: Mapping[str, str] = TEXTS, *, size: int = 200) -> NodeGroup:
     """The texts in a store, cut into windows of so many tokens."""
     corpus = Corpus(str(path))
     add_texts(corpus, texts, splitter=SlidingWindow(size=size, overlap=0))
@@ -34,17 +34,17 @@ def stored(path: Path, texts: Mapping[str, str] = TEXTS, *, size: int = 200) -> 
 
 
 def items(chunks: NodeGroup) -> list[Item]:
-    settings = {document.uri: document.id for document in chunks.snapshot().documents()}
+    document_ids = {document.uri: document.id for document in chunks.snapshot().documents()}
     return [
         Item(
             f"q{n}",
             f"What broke the lantern in winter {1800 + n}?",
             answers=("ice",),
-            gold=((settings[f"text:{n}"],),),
+            gold=((document_ids[f"text:{n}"],),),
         )
         for n in range(40)
     ]
 
 
-def asked(flow: Flow, questions: Sequence[Item], measures: str = MEASURES) -> Experiment:
+def experiment_of(flow: Flow, questions: Sequence[Item], measures: str = MEASURES) -> Experiment:
     return Experiment({"flow": flow}, questions, parse_measures(measures), data="lighthouses")

@@ -37,26 +37,26 @@ def test_what_is_said_follows_from_interval_test_and_tolerance(
     assert GateVerdict("R@5", None, None, change, p, tolerance, 7, lost, True).outcome == outcome
 
 
-def of(measure: str, then: list[float], now: list[float]) -> Estimates:
-    return Estimates(parse_measure(measure), [[(item,) for item in side] for side in (then, now)], 0)
+def estimates_of(measure: str, then: list[float], now: list[float]) -> Estimates:
+    return Estimates(parse_measure(measure), [[(score,) for score in side] for side in (then, now)], 0)
 
 
 def test_p_values_are_corrected_for_all_measures() -> None:
     """Six of forty lost, none gained: 2 / 2^6 alone, which three measures together do not show."""
     then, now = [1.0] * 40, [0.0] * 6 + [1.0] * 34
-    (alone,) = judge_measures([of("R@1", then, now)], [0.0])
+    (alone,) = judge_measures([estimates_of("R@1", then, now)], [0.0])
     assert (alone.p, alone.outcome) == (2 / 2**6, "worse")
-    three = judge_measures([of(text, then, now) for text in ("R@1", "R@2", "R@3")], [0.0] * 3)
-    assert [(text.p, text.outcome) for text in three] == [(3 * 2 / 2**6, "undecided")] * 3
+    three = judge_measures([estimates_of(entry, then, now) for entry in ("R@1", "R@2", "R@3")], [0.0] * 3)
+    assert [(entry.p, entry.outcome) for entry in three] == [(3 * 2 / 2**6, "undecided")] * 3
 
 
 def test_of_what_costs_more_is_worse_and_the_tolerance_is_a_share() -> None:
     then = [100.0 + n for n in range(40)]
-    (dearer,) = judge_measures([of("ATC", then, [1.2 * verdict for verdict in then])], [0.05])
+    (dearer,) = judge_measures([estimates_of("ATC", then, [1.2 * entry for entry in then])], [0.05])
     assert dearer.outcome == "worse"
     assert dearer.tolerance == pytest.approx(0.05 * 119.5)
     assert dearer.change is not None
     assert dearer.change.mean == pytest.approx(-0.2 * 119.5)
     assert [
-        verdict.outcome for verdict in judge_measures([of("ATC", then, [1.01 * verdict for verdict in then])], [0.05])
+        entry.outcome for entry in judge_measures([estimates_of("ATC", then, [1.01 * entry for entry in then])], [0.05])
     ] == ["not worse"]

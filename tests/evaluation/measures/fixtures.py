@@ -15,11 +15,11 @@ def measure_of(text: str) -> Measure:
     return measure
 
 
-def asked(*answers: str, gold: tuple[tuple[str, ...], ...] = ()) -> Item:
+def item_with(*answers: str, gold: tuple[tuple[str, ...], ...] = ()) -> Item:
     return Item("q", "?", answers=answers, gold=gold)
 
 
-def refused() -> Item:
+def unanswerable_item() -> Item:
     return Item("u", "?", type="unanswerable")
 
 
@@ -27,10 +27,10 @@ def ranking(*names: str, source: str = "", score: float = 1.0) -> Ranking:
     return Ranking(Query("?"), tuple(Hit(Node(name, f"text of {name}"), score) for name in names), source)
 
 
-def citing(text: str, *documents: str) -> Answer:
+def answer_citing(text: str, *documents: str) -> Answer:
     marked = enumerate(documents, start=1)
     return Answer(text, tuple(Citation(str(n), f"{d}-1", d, f"{d}.txt", f"quote of {d}") for n, d in marked))
 
 
-def total(measure: SetMeasure, cases: list[Case]) -> float | None:
+def total_of(measure: SetMeasure, cases: list[Case]) -> float | None:
     return measure.total([observation for observation in measure.observe_all(cases) if observation is not None])

@@ -17,11 +17,11 @@ from spolia.evaluation.measures.measure import Case, measured
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Item
 from tests.cases import check_each
-from tests.evaluation.measures.fixtures import ABSTAINED, asked, ranking, refused, total
+from tests.evaluation.measures.fixtures import ABSTAINED, item_with, ranking, total_of, unanswerable_item
 
-RIGHT, WRONG = Case(asked("x"), Answer("x")), Case(asked("x"), Answer("y"))
-LEFT, RIGHTLY_LEFT = Case(asked("x"), ABSTAINED), Case(refused(), ABSTAINED)
-TRAPPED, FAILED = Case(refused(), Answer("x")), Case(asked("x"), Failure("ValueError", "no"))
+RIGHT, WRONG = Case(item_with("x"), Answer("x")), Case(item_with("x"), Answer("y"))
+LEFT, RIGHTLY_LEFT = Case(item_with("x"), ABSTAINED), Case(unanswerable_item(), ABSTAINED)
+TRAPPED, FAILED = Case(unanswerable_item(), Answer("x")), Case(item_with("x"), Failure("ValueError", "no"))
 
 
 @check_each(
@@ -35,11 +35,11 @@ TRAPPED, FAILED = Case(refused(), Answer("x")), Case(asked("x"), Failure("ValueE
         ([LEFT], 0.0),
         ([RIGHT, WRONG], None),
         ([RIGHTLY_LEFT, FAILED], 1.0),  # a failure is no abstention
-        ([Case(refused(), Failure("ValueError", "no"))], 0.0),
+        ([Case(unanswerable_item(), Failure("ValueError", "no"))], 0.0),
     ],
 )
 def test_abstention_f1_is_what_one_works_out_by_hand(cases: list[Case], value: float | None) -> None:
-    assert total(AbstentionF1(), cases) == value
+    assert total_of(AbstentionF1(), cases) == value
 
 
 def test_without_a_label_nobody_knows_whether_to_abstain() -> None:
@@ -48,9 +48,9 @@ def test_without_a_label_nobody_knows_whether_to_abstain() -> None:
 
 def test_risk_is_that_of_what_is_answered() -> None:
     cases = [RIGHT, RIGHT, WRONG, LEFT, FAILED]
-    assert total(SelectiveRisk(), cases) == pytest.approx(1 / 3)
-    assert total(Coverage(), cases) == 3 / 5
-    assert total(SelectiveRisk(), [LEFT, FAILED]) is None
+    assert total_of(SelectiveRisk(), cases) == pytest.approx(1 / 3)
+    assert total_of(Coverage(), cases) == 3 / 5
+    assert total_of(SelectiveRisk(), [LEFT, FAILED]) is None
     assert measured(SelectiveRisk(), [LEFT]).value is None
 
 
@@ -71,29 +71,33 @@ def test_aurc_is_what_one_works_out_by_hand(seen: list[tuple[float, float]], val
 def test_ties_are_the_mean_over_all_orders() -> None:
     draw = random.Random(2)
     for _ in range(20):
-        observation = [(float(draw.randint(0, 2)), draw.random()) for _ in range(5)]
-        orders = [item for item in permutations(observation) if list(item) == sorted(item, key=lambda pair: -pair[0])]
+        observations = [(float(draw.randint(0, 2)), draw.random()) for _ in range(5)]
+        orders = [
+            candidate
+            for candidate in permutations(observations)
+            if list(candidate) == sorted(candidate, key=lambda pair: -pair[0])
+        ]
         means = [mean(1 - mean(score for _, score in order[:i]) for i in range(1, 6)) for order in orders]
-        assert AURC().total(observation) == pytest.approx(mean(means))
+        assert AURC().total(observations) == pytest.approx(mean(means))
 
 
 def test_the_order_of_the_answers_does_not_matter() -> None:
-    values = [(0.5, 1.0), (0.5, 0.0), (0.9, 1.0), (0.1, 0.0)]
-    assert AURC().total(values[::-1]) == pytest.approx(AURC().total(values), abs=1e-12)
-    assert [coverage for coverage, _ in risk_coverage(values)] == [0.25, 0.5, 0.75, 1.0]
+    observations = [(0.5, 1.0), (0.5, 0.0), (0.9, 1.0), (0.1, 0.0)]
+    assert AURC().total(observations[::-1]) == pytest.approx(AURC().total(observations), abs=1e-12)
+    assert [coverage for coverage, _ in risk_coverage(observations)] == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_answers_are_ordered_by_the_score_of_their_best_passage() -> None:
     sure, unsure = ranking("p1", score=9.0), ranking("p2", score=1.0)
-    good = [Case(asked("x"), Answer("x", evidence=sure)), Case(asked("x"), Answer("y", evidence=unsure))]
+    good = [Case(item_with("x"), Answer("x", evidence=sure)), Case(item_with("x"), Answer("y", evidence=unsure))]
     assert measured(AURC(), good).value == pytest.approx((0 + 1 / 2) / 2)
-    bad = [Case(asked("x"), Answer("y", evidence=sure)), Case(asked("x"), Answer("x", evidence=unsure))]
+    bad = [Case(item_with("x"), Answer("y", evidence=sure)), Case(item_with("x"), Answer("x", evidence=unsure))]
     assert measured(AURC(), bad).value == pytest.approx((1 + 1 / 2) / 2)
 
 
 def test_who_abstains_fails_or_shows_no_score_comes_last() -> None:
-    first = Case(asked("x"), Answer("x", evidence=ranking("p1", score=-5.0)))
-    for last in (LEFT, FAILED, WRONG, Case(asked("x"), Answer("y", evidence=ranking("p1", score=nan)))):
+    first = Case(item_with("x"), Answer("x", evidence=ranking("p1", score=-5.0)))
+    for last in (LEFT, FAILED, WRONG, Case(item_with("x"), Answer("y", evidence=ranking("p1", score=nan)))):
         assert measured(AURC(), [last, first]).value == pytest.approx((0 + 1 / 2) / 2)
 
 

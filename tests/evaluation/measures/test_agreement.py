@@ -43,9 +43,9 @@ def test_what_is_undetermined_is_counted_apart() -> None:
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=30))
 def test_kappa_is_symmetric_and_at_most_1(pairs: list[tuple[str, str]]) -> None:
-    ours, theirs = [kappa for kappa, _ in pairs], [other_kappa for _, other_kappa in pairs]
-    kappa, other_kappa = agreement(ours, theirs).kappa, agreement(theirs, ours).kappa
-    assert kappa == (other_kappa if other_kappa is None else pytest.approx(other_kappa))
+    ours, theirs = [kappa for kappa, _ in pairs], [reverse_kappa for _, reverse_kappa in pairs]
+    kappa, reverse_kappa = agreement(ours, theirs).kappa, agreement(theirs, ours).kappa
+    assert kappa == (reverse_kappa if reverse_kappa is None else pytest.approx(reverse_kappa))
     assert kappa is None or kappa <= 1 + 1e-12
 
 

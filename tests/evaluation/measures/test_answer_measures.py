@@ -16,7 +16,7 @@ from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.types import Answer, Citation, Failure
 from tests.cases import check_each
-from tests.evaluation.measures.fixtures import ABSTAINED, asked, measure_of, ranking, refused, total
+from tests.evaluation.measures.fixtures import ABSTAINED, item_with, measure_of, ranking, total_of, unanswerable_item
 
 BY_HAND = [
     ("EM", "The Eiffel Tower!", ["eiffel tower"], 1.0),
@@ -99,7 +99,7 @@ BY_HAND = [
 
 @check_each(("written", "text", "answers", "value"), BY_HAND)
 def test_a_measure_is_what_one_works_out_by_hand(written: str, text: str, answers: list[str], value: float) -> None:
-    assert measure_of(written).score(Answer(text), asked(*answers)) == pytest.approx(value, abs=1e-12)
+    assert measure_of(written).score(Answer(text), item_with(*answers)) == pytest.approx(value, abs=1e-12)
 
 
 BLEU_BY_HAND = [
@@ -121,20 +121,20 @@ BLEU_BY_HAND = [
 
 @check_each(("pairs", "value"), BLEU_BY_HAND)
 def test_bleu_is_what_one_works_out_by_hand(pairs: list[tuple[str, list[str]]], value: float) -> None:
-    cases = [Case(asked(*answers), Answer(text)) for text, answers in pairs]
-    assert total(BLEU(), cases) == pytest.approx(value, abs=1e-12)
+    cases = [Case(item_with(*answers), Answer(text)) for text, answers in pairs]
+    assert total_of(BLEU(), cases) == pytest.approx(value, abs=1e-12)
 
 
 def test_an_accepted_answer_that_is_no_regular_expression_is_named() -> None:
     with pytest.raises(MeasureError, match=r"accepted answer '\(a' is not a regular expression"):
-        measure_of('EM(rule="regex")').score(Answer("a"), asked("(a"))
+        measure_of('EM(rule="regex")').score(Answer("a"), item_with("(a"))
 
 
 @pytest.mark.parametrize("pattern", ["a{99999999999}", "(" * 3000 + ")" * 3000], ids=["repeats", "nested"])
 def test_an_accepted_answer_that_cannot_be_compiled_is_called_no_regular_expression(pattern: str) -> None:
     with pytest.raises(MeasureError, match="is not a regular expression"):
-        measure_of('EM(rule="regex")').score(Answer("a"), asked(pattern))
-    assert measure_of('Acc(rule="bioasq")').score(Answer("a"), asked(pattern)) == 0.0
+        measure_of('EM(rule="regex")').score(Answer("a"), item_with(pattern))
+    assert measure_of('Acc(rule="bioasq")').score(Answer("a"), item_with(pattern)) == 0.0
 
 
 @pytest.mark.slow
@@ -144,14 +144,14 @@ def test_a_regular_expression_of_a_data_set_that_takes_for_ever_is_broken_off(
 ) -> None:
     monkeypatch.setattr("spolia.evaluation.measures.answers.string_match._MATCH_S", 0.2)
     with pytest.raises(MeasureError, match=r"'.*\(a\+\)\+.*' of an accepted answer took longer than 0\.2 s"):
-        measure_of(measure).score(Answer("a" * 60 + "b"), asked("(a+)+"))
-    assert measure_of(measure).score(Answer("aaa"), asked("(a+)+")) == 1.0
+        measure_of(measure).score(Answer("a" * 60 + "b"), item_with("(a+)+"))
+    assert measure_of(measure).score(Answer("aaa"), item_with("(a+)+")) == 1.0
 
 
 def test_a_failure_is_an_empty_answer_to_bleu() -> None:
-    right = Case(asked("a b c d"), Answer("a b c d"))
-    failed = Case(asked("a b c d"), Failure("ValueError", "no"))
-    assert total(BLEU(), [right, failed]) == pytest.approx(exp(1 - 8 / 4))
+    right = Case(item_with("a b c d"), Answer("a b c d"))
+    failed = Case(item_with("a b c d"), Failure("ValueError", "no"))
+    assert total_of(BLEU(), [right, failed]) == pytest.approx(exp(1 - 8 / 4))
 
 
 WORDS = st.text(alphabet="ab ctheANO.,!-東京ก็é", max_size=20)
@@ -166,16 +166,16 @@ WRITTEN = st.sampled_from(
 def test_a_measure_lies_between_0_and_1_and_the_order_of_the_gold_does_not_matter(
     written: str, text: str, answers: list[str]
 ) -> None:
-    score = measure_of(written).score(Answer(text), asked(*answers))
+    score = measure_of(written).score(Answer(text), item_with(*answers))
     assert score is not None
     assert 0 <= score <= 1
-    assert measure_of(written).score(Answer(text), asked(*reversed(answers))) == score
+    assert measure_of(written).score(Answer(text), item_with(*reversed(answers))) == score
 
 
 @pytest.mark.slow
 @given(WORDS, st.lists(WORDS, min_size=1, max_size=3), st.sampled_from(["squad", "unicode"]))
 def test_an_exact_match_has_f1_1_unless_it_is_empty(text: str, answers: list[str], words: str) -> None:
-    item = asked(*answers)
+    item = item_with(*answers)
     exact = measure_of(f'EM(words="{words}")').score(Answer(text), item)
     f1 = measure_of(f'F1(words="{words}")').score(Answer(text), item)
     assert f1 is not None
@@ -212,51 +212,51 @@ def test_words_of_any_script(text: str, words: list[str]) -> None:
 
 
 def test_an_abstention_says_nothing_that_could_be_right_by_chance() -> None:
-    assert measure_of('Acc(rule="prefrag")').score(ABSTAINED, asked("no")) == 0.0
-    assert measure_of('Acc(rule="prefrag")').score(Answer(ABSTAINED.text), asked("no")) == 1.0
-    for text in ("EM", 'EM(rule="squad2")', 'F1(rule="squad2")'):  # of "The The" nothing is left to compare
-        assert measure_of(text).score(ABSTAINED, asked("The The")) == 0.0
+    assert measure_of('Acc(rule="prefrag")').score(ABSTAINED, item_with("no")) == 0.0
+    assert measure_of('Acc(rule="prefrag")').score(Answer(ABSTAINED.text), item_with("no")) == 1.0
+    for measure_name in ("EM", 'EM(rule="squad2")', 'F1(rule="squad2")'):  # of "The The" nothing is left to compare
+        assert measure_of(measure_name).score(ABSTAINED, item_with("The The")) == 0.0
 
 
 def test_markers_of_citations_are_not_words() -> None:
     cited = (Citation("1", "n", "d", "a.txt", "..."), Citation("12", "m", "d", "a.txt", "..."))
-    assert measure_of("EM").score(Answer("Nokia [1][12].", cited), asked("Nokia")) == 1.0
+    assert measure_of("EM").score(Answer("Nokia [1][12].", cited), item_with("Nokia")) == 1.0
     assert extract_text(Answer("Nokia [1], see [2].", cited)) == "Nokia, see [2]."
 
 
 @pytest.mark.parametrize("written", ['EM(rule="squad2")', 'F1(rule="squad2")'])
 def test_by_the_rule_of_squad2_abstaining_is_the_answer_to_what_has_none(written: str) -> None:
     measure = measure_of(written)
-    assert measure.applies(refused())
-    assert measure.score(ABSTAINED, refused()) == 1.0
-    assert measure.score(Answer("Nokia"), refused()) == 0.0
-    assert not measure_of("F1").applies(refused())
+    assert measure.applies(unanswerable_item())
+    assert measure.score(ABSTAINED, unanswerable_item()) == 1.0
+    assert measure.score(Answer("Nokia"), unanswerable_item()) == 0.0
+    assert not measure_of("F1").applies(unanswerable_item())
 
 
 @check_each("written", ONE_FOR_EACH)
 def test_without_answers_in_the_gold_a_measure_does_not_apply(written: str) -> None:
-    assert parse_measure(written).applies(asked("a"))
-    assert not parse_measure(written).applies(asked(gold=(("p1",),)))
+    assert parse_measure(written).applies(item_with("a"))
+    assert not parse_measure(written).applies(item_with(gold=(("p1",),)))
 
 
 def test_a_ranking_is_no_answer() -> None:
     with pytest.raises(MeasureError, match="A Ranking is not an answer to measure"):
-        measure_of("EM").score(ranking("a"), asked("a"))
+        measure_of("EM").score(ranking("a"), item_with("a"))
 
 
-def _by_trying_all(texts: list[str], gold: list[str]) -> tuple[int, int]:
+def _by_trying_all(words: list[str], gold: list[str]) -> tuple[int, int]:
     """Words and chunks of the best of all alignments: most equal words, most stems (first letters), fewest chunks."""
     best = (0, 0, 0)
 
     def align(index: int, pairs: dict[int, int]) -> None:
         nonlocal best
-        if index == len(texts):
-            equal = sum(texts[i] == gold[j] for i, j in pairs.items())
+        if index == len(words):
+            equal = sum(words[i] == gold[j] for i, j in pairs.items())
             best = max(best, (equal, len(pairs), -count_chunks(pairs)))
             return
         align(index + 1, pairs)
         for place, word in enumerate(gold):
-            if word[0] == texts[index][0] and place not in pairs.values():
+            if word[0] == words[index][0] and place not in pairs.values():
                 align(index + 1, pairs | {index: place})
 
     align(0, {})
@@ -275,5 +275,5 @@ def test_meteor_takes_the_largest_alignment_with_the_fewest_chunks(found: list[s
 @pytest.mark.slow
 def test_meteor_is_undetermined_where_a_search_does_not_end() -> None:
     """60 words of three letters each on both sides, in another order."""
-    text, gold = "a b c a a c b a c c " * 30, "c a b b a c a b c a b " * 30
-    assert measure_of("METEOR-no-synonyms").score(Answer(text), asked(gold)) is None
+    reply, gold = "a b c a a c b a c c " * 30, "c a b b a c a b c a b " * 30
+    assert measure_of("METEOR-no-synonyms").score(Answer(reply), item_with(gold)) is None

@@ -17,28 +17,30 @@ from spolia.evaluation.measures.registry import parse_measure
 from spolia.models.prompting.stand_in_models import ScriptedModel
 
 
-def file(folder: Path, *rows: dict[str, Any]) -> Path:
+def write_labels(folder: Path, *rows: dict[str, Any]) -> Path:
     path = folder / "labels.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
 
 
-def row(n: int, message: str, label: object, **more: Any) -> dict[str, Any]:
+def row(n: int, correctness: str, label: object, **more: Any) -> dict[str, Any]:
     return {
         "id": f"a{n}",
         "question": "Who?",
         "answers": ["Nokia"],
-        "answer": f"answer {message}",
+        "answer": f"answer {correctness}",
         "label": label,
     } | more
 
 
 def test_kappa_and_confusion_are_what_one_works_out_by_hand(tmp_path: Path) -> None:
     judge = ScriptedModel((("answer right", "yes"), ("answer wrong", "no"), ("", "hard to say")), name="judge")
-    texts = ["right"] * 5 + ["wrong"] * 4 + ["odd"]
+    correctnesses = ["right"] * 5 + ["wrong"] * 4 + ["odd"]
     labels = [1, "yes", True, 1, 0, "no", 0, 0, 1, 1]
-    rows = [row(n, message, label) for n, (message, label) in enumerate(zip(texts, labels, strict=True))]
-    calibration = calibrated(Correctness(judge), read_labelled_answers(file(tmp_path, *rows)))
+    rows = [
+        row(n, correctness, label) for n, (correctness, label) in enumerate(zip(correctnesses, labels, strict=True))
+    ]
+    calibration = calibrated(Correctness(judge), read_labelled_answers(write_labels(tmp_path, *rows)))
     # by hand: of nine, 4 and 3 are the same; people say yes 5 times, and so does the judge
     assert calibration.agreement.observed == pytest.approx(7 / 9)
     assert calibration.agreement.kappa == pytest.approx((7 / 9 - 41 / 81) / (1 - 41 / 81))
@@ -50,13 +52,13 @@ def test_kappa_and_confusion_are_what_one_works_out_by_hand(tmp_path: Path) -> N
 def test_a_score_counts_as_the_nearest_label(tmp_path: Path) -> None:
     passages = {"passages": ["He worked for Nokia."]}
     half = ScriptedModel((("<statements", "1: yes\n2: no"), ("", "He worked.\nHe slept.")))
-    labelled = read_labelled_answers(file(tmp_path, row(0, "x", 1, **passages), row(1, "y", 0, **passages)))
-    assert {message for *_, message in calibrated(Faithfulness(half), labelled).rows} == {1.0}
+    labelled = read_labelled_answers(write_labels(tmp_path, row(0, "x", 1, **passages), row(1, "y", 0, **passages)))
+    assert {score for *_, score in calibrated(Faithfulness(half), labelled).rows} == {1.0}
     grades = ScriptedModel((("", "4", "4", "5"),))
     graded = read_labelled_answers(
-        file(tmp_path, *(row(n, "x", grade, **passages) for n, grade in enumerate((1, 2, 4, 5))))
+        write_labels(tmp_path, *(row(n, "x", grade, **passages) for n, grade in enumerate((1, 2, 4, 5))))
     )
-    assert [message for *_, message in calibrated(GEval(grades, samples=3), graded).rows] == [4.0] * 4
+    assert [score for *_, score in calibrated(GEval(grades, samples=3), graded).rows] == [4.0] * 4
 
 
 def test_marks_in_an_answer_cite_its_passages(tmp_path: Path) -> None:
@@ -65,7 +67,9 @@ def test_marks_in_an_answer_cite_its_passages(tmp_path: Path) -> None:
         row(0, "", 1, answer="He was paid [2].", passages=["It rained.", "Nokia paid him."]),
         row(1, "", 0, answer="He was paid [1].", passages=["It rained.", "Nokia paid him."]),
     ]
-    assert calibrated(SupportRecall(judge), read_labelled_answers(file(tmp_path, *rows))).agreement.observed == 1
+    assert (
+        calibrated(SupportRecall(judge), read_labelled_answers(write_labels(tmp_path, *rows))).agreement.observed == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,12 +86,12 @@ def test_marks_in_an_answer_cite_its_passages(tmp_path: Path) -> None:
 )
 def test_what_is_no_label_is_named_with_its_line(tmp_path: Path, rows: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(DataError) as error:
-        read_labelled_answers(file(tmp_path, *rows))
+        read_labelled_answers(write_labels(tmp_path, *rows))
     assert says in str(error.value)
 
 
 def test_what_cannot_be_judged_is_refused(tmp_path: Path) -> None:
-    labelled = read_labelled_answers(file(tmp_path, row(0, "x", 1, answers=[])))
+    labelled = read_labelled_answers(write_labels(tmp_path, row(0, "x", 1, answers=[])))
     with pytest.raises(MeasureError, match="does not apply to 'a0': it needs 'answers'"):
         calibrated(Correctness(ScriptedModel(("yes",))), labelled)
     whole: Any = parse_measure("BLEU")

@@ -31,9 +31,9 @@ from spolia.run import Budget, Run
 from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import Answer, Citation, Generation, Item, Prompt, Query, Token, Value
 from tests.cases import check_each
-from tests.evaluation.measures.fixtures import ABSTAINED, asked, citing, ranking
+from tests.evaluation.measures.fixtures import ABSTAINED, answer_citing, item_with, ranking
 
-NOKIA = asked("Nokia")
+NOKIA = item_with("Nokia")
 SHOWN = Answer("He worked for Nokia in Salo.", evidence=ranking("a", "b"))
 
 
@@ -53,7 +53,7 @@ def statements(verdicts: str, listed: str = "He worked for Nokia.\nHe was in Sal
     ],
 )
 def test_context_precision_is_what_one_works_out_by_hand(useful: str, value: float) -> None:
-    llm = ScriptedModel((*((f"text of {item}<", "Yes.") for item in useful), ("", "No.")))
+    llm = ScriptedModel((*((f"text of {name}<", "Yes.") for name in useful), ("", "No.")))
     score = ContextPrecision(llm).score(ranking(*"abcd"), NOKIA)
     assert score == pytest.approx(value, abs=1e-12)
 
@@ -91,9 +91,9 @@ def test_without_a_passage_nothing_is_supported() -> None:
 
 def test_relevancy_is_the_mean_cosine_with_the_questions_that_the_answer_answers() -> None:
     embedder, item = HashingEmbedder(), Item("q", "Who employed him?")
-    other_text = "What is the tide?"
-    own, theirs = embedder.embed([item.question, other_text], kind="query")
-    measure = AnswerRelevancy(ScriptedModel((f"{item.question}\n{other_text}\nAnother?",)), embedder, questions=2)
+    other_question = "What is the tide?"
+    own, theirs = embedder.embed([item.question, other_question], kind="query")
+    measure = AnswerRelevancy(ScriptedModel((f"{item.question}\n{other_question}\nAnother?",)), embedder, questions=2)
     assert measure.score(SHOWN, item) == pytest.approx((1 + float(own @ theirs)) / 2)
 
 
@@ -136,8 +136,8 @@ def test_g_eval_is_the_mean_of_the_grades_that_can_be_read(aspect: str) -> None:
 def test_the_mean_of_g_eval_is_that_of_the_four_aspects_and_undetermined_where_one_is() -> None:
     graded = ScriptedModel((("[Cc]oheren", "5"), ("[Cc]onsisten", "4"), ("[Ff]luen", "2"), ("[Rr]elevan", "3")))
     measure = GEval(graded, "mean", samples=1)
-    item = [GEval(graded, aspect, samples=1).score(SHOWN, NOKIA) for aspect in ASPECTS]
-    assert item == [5, 4, 2, 3]
+    scores = [GEval(graded, aspect, samples=1).score(SHOWN, NOKIA) for aspect in ASPECTS]
+    assert scores == [5, 4, 2, 3]
     assert measure.score(SHOWN, NOKIA) == 3.5
     assert len(measure.dependencies) == len(ASPECTS)
     silent = ScriptedModel((("[Ff]luen", "no idea"), ("", "4")))
@@ -166,7 +166,7 @@ def test_g_eval_by_tokens_is_the_mean_of_the_grades_weighted_by_what_the_model_s
         assert str(measure) == 'GEval(llm="judge", aspect="fluency", rule="tokens")'
         # by hand: (5 · 0.4 + 4 · 0.3 + 1 · 0.1) / 0.8
         assert measure.score(SHOWN, NOKIA) == pytest.approx(3.3 / 0.8)
-        assert judging.spent.calls == 1
+        assert judging.actual_usage.calls == 1
         body = server.requests[0].body
     assert (body["top_logprobs"], body["max_tokens"], body["temperature"]) == (20, 1, 0.0)
 
@@ -183,11 +183,11 @@ def test_g_eval_as_autorag_is_the_most_probable_grade_beside_the_best_accepted_a
 
     with OpenAIServer(stating(The=0.5, _2=0.3, _5=0.1), stating(_3=0.4, _4=0.3)) as server, Run():
         measure = GEval(foretelling(server.url), "consistency", rule="autorag")
-        assert measure.score(SHOWN, asked("Nokia", "Nokia, in Salo")) == 3  # 2 beside the one, 3 beside the other
-        contents = [request.body["messages"][-1]["content"] for request in server.requests]
-    assert ["Nokia, in Salo" in item for item in sorted(contents, key=len)] == [False, True]
-    assert not any("text of a" in item for item in contents)  # the passages that were found do not count
-    assert not measure.applies(asked())
+        assert measure.score(SHOWN, item_with("Nokia", "Nokia, in Salo")) == 3  # 2 beside the one, 3 beside the other
+        prompts = [request.body["messages"][-1]["content"] for request in server.requests]
+    assert ["Nokia, in Salo" in prompt for prompt in sorted(prompts, key=len)] == [False, True]
+    assert not any("text of a" in prompt for prompt in prompts)  # the passages that were found do not count
+    assert not measure.applies(item_with())
 
 
 def test_a_grade_beyond_the_five_most_probable_tokens_is_not_seen() -> None:
@@ -210,8 +210,8 @@ def test_a_grade_beyond_the_five_most_probable_tokens_is_not_seen() -> None:
 def test_grades_that_are_less_probable_than_the_rest_are_undetermined(
     stated: Sequence[tuple[str, float]], value: float | None
 ) -> None:
-    found_value = expected_grade([Token(text, log(p)) for text, p in stated])
-    assert found_value == (None if value is None else pytest.approx(value))
+    grade = expected_grade([Token(text, log(p)) for text, p in stated])
+    assert grade == (None if value is None else pytest.approx(value))
 
 
 def test_a_model_without_probabilities_cannot_grade_by_them() -> None:
@@ -296,7 +296,7 @@ def measures(llm: ScriptedModel | Broken) -> list[JudgedMeasure]:
     ]
 
 
-CITED = citing("It was Nokia [1].", "a").but(evidence=ranking("a"))
+CITED = answer_citing("It was Nokia [1].", "a").but(evidence=ranking("a"))
 
 
 @check_each("error", ["ModelUnavailable", "ModelRejected"])
@@ -315,7 +315,7 @@ def test_a_mistake_in_a_judge_is_raised(number: int) -> None:
 def test_undetermined_is_left_out_of_the_mean_and_counted() -> None:
     llm = ScriptedModel((("Ericsson", "no"), ("Siemens", "who knows"), ("cannot be used", "who knows"), ("", "yes")))
     cases = [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Siemens", "Nokia Oyj")]
-    report = measured(Correctness(llm), [*cases, Case(asked(), Answer("?"))])
+    report = measured(Correctness(llm), [*cases, Case(item_with(), Answer("?"))])
     assert report.observations == ((1.0,), (0.0,), None, (1.0,), None)
     assert (report.n, report.undetermined, report.without_gold) == (3, 1, 1)
     assert report.value == pytest.approx(2 / 3)
@@ -337,10 +337,10 @@ def test_a_score_that_is_no_number_is_undetermined() -> None:
 
         def score(self, result: object, item: Item) -> float:
             role = Role("spolia:evaluation/measures/judged/prompts/correct.txt", NaN(), default="?")
-            value: float = Ask(ScriptedModel(("nan",)), role)(
+            score: float = Ask(ScriptedModel(("nan",)), role)(
                 Brief.from_texts(question="?", answers=("a",), answer="b")
             )
-            return value
+            return score
 
     report = measured(Loose(), [Case(NOKIA, CITED)])
     assert (report.value, report.undetermined) == (None, 1)
@@ -351,10 +351,10 @@ def test_a_run_caches_a_judge_and_counts_what_it_takes() -> None:
     measure = Correctness(ScriptedModel((("<answer>Nokia", "yes"), ("", "no"))))
     with Run(cache=cache) as first:
         report = measured(measure, cases)
-    assert (first.spent.calls, first.usage.calls) == (2, 3)
+    assert (first.actual_usage.calls, first.usage.calls) == (2, 3)
     with Run(cache=cache) as second:
         assert measured(measure, cases) == report
-    assert (second.spent.calls, second.usage.calls) == (0, 3)
+    assert (second.actual_usage.calls, second.usage.calls) == (0, 3)
 
 
 def test_a_reply_that_cannot_be_read_is_not_kept() -> None:
@@ -362,14 +362,14 @@ def test_a_reply_that_cannot_be_read_is_not_kept() -> None:
     for _ in range(2):
         with Run(cache=cache) as run:
             assert Correctness(ScriptedModel(("hm",))).score(SHOWN, NOKIA) is None
-        assert run.spent.calls == 2  # asked, and asked again with what is wrong
+        assert run.actual_usage.calls == 2  # asked, and asked again with what is wrong
 
 
 def test_a_spent_budget_leaves_the_rest_undetermined() -> None:
     cases = [Case(NOKIA, Answer(f"Nokia {number}")) for number in range(10)]
     with Run(budget=Budget(calls=4), threads=1) as run:
         report = measured(Correctness(ScriptedModel(("yes",))), cases)
-    assert run.spent.calls == 4
+    assert run.actual_usage.calls == 4
     assert (report.n, report.undetermined, report.value) == (4, 6, 1.0)
 
 
@@ -379,7 +379,7 @@ def test_risk_and_coverage_ask_a_judge_about_what_is_answered_alone() -> None:
     with Run() as run:
         assert measured(SelectiveRisk(judge), cases).value == 0.5
         assert measured(AURC(judge), cases).value == pytest.approx(2 / 3)  # no scores: all equally unsure
-    assert run.spent.calls == 4
+    assert run.actual_usage.calls == 4
 
 
 def test_a_judge_that_fails_leaves_nothing_in_the_run() -> None:

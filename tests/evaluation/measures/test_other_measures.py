@@ -23,10 +23,10 @@ from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value
 from tests.cases import check_each
-from tests.evaluation.measures.fixtures import ABSTAINED, asked, citing, measure_of, ranking
+from tests.evaluation.measures.fixtures import ABSTAINED, answer_citing, item_with, measure_of, ranking
 from tests.tree import classes
 
-TWO = asked(gold=(("a", "A"), ("b",)))
+TWO = item_with(gold=(("a", "A"), ("b",)))
 
 
 @check_each(
@@ -42,7 +42,7 @@ TWO = asked(gold=(("a", "A"), ("b",)))
     ],
 )
 def test_citations_are_what_one_works_out_by_hand(cited: str, precision: float, recall: float) -> None:
-    answer = citing("so", *cited.split())
+    answer = answer_citing("so", *cited.split())
     assert (measure_of("CiteP").score(answer, TWO), measure_of("CiteR").score(answer, TWO)) == (precision, recall)
 
 
@@ -87,19 +87,19 @@ def test_a_ranking_that_a_loop_discarded_is_not_used_though_its_passages_are_sho
         for names, source, text in ((["a", "b"], "local", "Who?"), (["a"], "local", "Where?"), (["w"], "web", "Where?"))
     )
     nothing = Ranking(Query("question"), ())
-    for record, local in (((first, web), 1), ((first, second_ranking, web), 2)):
-        result = reduce(Ranking.extended, record, nothing)
-        case = Case(TWO, Answer("so", evidence=result), retrievals=(first, second_ranking, web))
+    for rankings, local in (((first, web), 1), ((first, second_ranking, web), 2)):
+        merged = reduce(Ranking.extended, rankings, nothing)
+        case = Case(TWO, Answer("so", evidence=merged), retrievals=(first, second_ranking, web))
         assert [UsedCalls(source).observe(case) for source in ("local", "web", "")] == [(local,), (1,), (local + 1,)]
-    assert result.merged == (("local", "Who?"), ("local", "Where?"), ("web", "Where?"))
-    cut = Case(TWO, Answer("so", evidence=result.cut(2)), retrievals=(first, second_ranking, web))
+    assert merged.merged == (("local", "Who?"), ("local", "Where?"), ("web", "Where?"))
+    cut = Case(TWO, Answer("so", evidence=merged.cut(2)), retrievals=(first, second_ranking, web))
     assert UsedCalls("web").observe(cut) == (0,)
     with ScoreStore() as store:
         store.write_answer(1, 1, case, usage=Usage(), spent=Usage(), cached=False, opening=0.0, seconds=0.0)
         saved = store.case(store.columns(ANSWER)[0], TWO).result
         assert isinstance(saved, Answer)
         assert saved.evidence is not None
-        assert saved.evidence.merged == result.merged
+        assert saved.evidence.merged == merged.merged
 
 
 def test_a_failure_costs_what_it_took_and_used_nothing() -> None:
@@ -115,7 +115,7 @@ def test_a_flow_that_ends_with_a_ranking_shows_it() -> None:
 
 def test_an_answer_that_stands_in_a_passage_is_found_there() -> None:
     found_ranking = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("The moons.", "It is the Moon!")))
-    item = asked("moon")
+    item = item_with("moon")
     assert [measure_of(f"AnswerHit@{k}").score(found_ranking, item) for k in (1, 2)] == [0.0, 1.0]
     assert measure_of("AnswerHit@2").score(Answer("so", evidence=found_ranking), item) == 1.0
     with pytest.raises(MeasureError, match="without evidence"):
@@ -124,11 +124,13 @@ def test_an_answer_that_stands_in_a_passage_is_found_there() -> None:
 
 def test_likeness_is_that_of_the_nearest_answer() -> None:
     embedder = HashingEmbedder()
-    own, item, other_vector = embedder.embed(["the moon", "a moon", "tax"], kind="passage")
-    value = SemScore(embedder).score_text("the moon", ["a moon", "tax"])
-    assert value == pytest.approx(max(float(own @ item), float(own @ other_vector)))
-    assert SemScore(embedder).score(ABSTAINED, asked("the moon")) == 0.0
-    assert SemScore(embedder).score(Answer("moon " * 300), asked("the moon")) is None  # its end would not be compared
+    own, near_vector, far_vector = embedder.embed(["the moon", "a moon", "tax"], kind="passage")
+    score = SemScore(embedder).score_text("the moon", ["a moon", "tax"])
+    assert score == pytest.approx(max(float(own @ near_vector), float(own @ far_vector)))
+    assert SemScore(embedder).score(ABSTAINED, item_with("the moon")) == 0.0
+    assert (
+        SemScore(embedder).score(Answer("moon " * 300), item_with("the moon")) is None
+    )  # its end would not be compared
     with Run() as run:
         SemScore(embedder).score_text("the moon", ["a moon", "tax"])
     assert run.usage.embedded == 3
@@ -184,7 +186,11 @@ def test_bert_score_needs_the_vectors_of_tokens() -> None:
 
 
 def test_a_summary_says_how_many_it_is_made_of() -> None:
-    cases = [Case(asked("a"), Answer("a")), Case(asked("a"), Failure("ValueError", "no")), Case(asked(), Answer("a"))]
+    cases = [
+        Case(item_with("a"), Answer("a")),
+        Case(item_with("a"), Failure("ValueError", "no")),
+        Case(item_with(), Answer("a")),
+    ]
     report = measured(parse_measure("EM"), cases)
     assert (report.value, report.n, report.failed, report.undetermined, report.without_gold) == (0.5, 2, 1, 0, 1)
     assert str(report) == "EM 0.5 of 2, 1 failed, 1 without gold"
@@ -255,7 +261,7 @@ def test_a_class_of_measures_may_have_the_former_names_of_what_it_defines() -> N
 @check_each("written", OF_ANSWERS)
 @check_each("text", BADLY_ANSWERED)
 def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str) -> None:
-    report = measured(parse_measure(written), [Case(asked("the moon pulls the sea", ""), citing(text, "a"))])
+    report = measured(parse_measure(written), [Case(item_with("the moon pulls the sea", ""), answer_citing(text, "a"))])
     assert report.n == 1
     assert report.value is not None
     assert 0 <= report.value <= 1
@@ -267,7 +273,7 @@ def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str
 @check_each("kind", LONG_TEXTS)
 def test_hundreds_of_thousands_of_characters_are_measured(written: str, kind: str) -> None:
     """What takes quadratic time here would take many minutes."""
-    answer = citing(LONG_TEXTS[kind], "a")
-    report = measured(parse_measure(written), [Case(asked("the moon pulls the sea", "moon " * 50), answer)])
+    answer = answer_citing(LONG_TEXTS[kind], "a")
+    report = measured(parse_measure(written), [Case(item_with("the moon pulls the sea", "moon " * 50), answer)])
     assert report.value is not None
     assert 0 <= report.value <= 1

@@ -89,9 +89,9 @@ def test_a_model_is_written_by_its_name_and_given_by_the_caller(written: str) ->
 
 
 def test_every_measure_can_be_written_as_it_is_called() -> None:
-    kinds = {name: class_of(name.removesuffix("@k")) for name in TABLE}
-    assert set(kinds.values()) == set(classes(SetMeasure))
-    for name, cls in kinds.items():
+    class_by_name = {name: class_of(name.removesuffix("@k")) for name in TABLE}
+    assert set(class_by_name.values()) == set(classes(SetMeasure))
+    for name, cls in class_by_name.items():
         assert cls is not None
         assert name.removesuffix("@k") == cls.notation
         assert (f"{cls.notation}@k" in KNOWN) == (getattr(cls, "k", None) is not None)

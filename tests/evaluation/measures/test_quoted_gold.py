@@ -41,8 +41,8 @@ PERFECT_IS_ONE = (
 )  # fmt: skip
 
 
-def of(written_text: str) -> Measure:
-    measure = parse_measure(written_text)
+def of(text: str) -> Measure:
+    measure = parse_measure(text)
     assert isinstance(measure, Measure)
     return measure
 
@@ -50,30 +50,30 @@ def of(written_text: str) -> Measure:
 def nodes_of(splitter: Splitter, text: str = TEXT) -> list[Node]:
     part = Part(Node("d", text, "d", "document", Span(0, len(text))), Document("d", text))
     return [
-        Node(f"n{index}", piece.text, "d", "x", Span(piece.start or 0, (piece.start or 0) + len(piece.text)))
-        for index, piece in enumerate(splitter(part))
+        Node(f"n{number}", piece.text, "d", "x", Span(piece.start or 0, (piece.start or 0) + len(piece.text)))
+        for number, piece in enumerate(splitter(part))
     ]
 
 
 def ranking(nodes: Sequence[Node]) -> Ranking:
-    return Ranking(Query("?"), tuple(Hit(node, 100.0 - index) for index, node in enumerate(nodes)))
+    return Ranking(Query("?"), tuple(Hit(node, 100.0 - rank) for rank, node in enumerate(nodes)))
 
 
-def at(start: int, end: int, document: str = "d") -> Node:
+def node_at(start: int, end: int, document: str = "d") -> Node:
     return Node(f"{document}{start}-{end}", "", document, span=Span(start, end))
 
 
-def needed(nodes: Sequence[Node], quotes: Sequence[Quote]) -> list[Node]:
+def nodes_needed(nodes: Sequence[Node], quotes: Sequence[Quote]) -> list[Node]:
     """What a perfect retriever finds: for each quote in turn the nodes that add to it, and no other."""
     found_nodes: list[Node] = []
     for quote in quotes:
         unseen = {n for n in range(quote.start, quote.end) if not TEXT[n].isspace()}
         for node in nodes:
             assert node.span is not None
-            held_unseen = unseen & set(range(node.span.start, node.span.end))
-            if held_unseen and node not in found_nodes:
+            newly_covered = unseen & set(range(node.span.start, node.span.end))
+            if newly_covered and node not in found_nodes:
                 found_nodes.append(node)
-            unseen -= held_unseen
+            unseen -= newly_covered
         assert not unseen
     return found_nodes
 
@@ -83,14 +83,14 @@ def needed(nodes: Sequence[Node], quotes: Sequence[Quote]) -> list[Node]:
 def test_who_finds_exactly_the_gold_scores_1_whatever_it_was_cut_into(splitter: Splitter, written: str) -> None:
     for quotes in (QUOTES, QUOTES[:1], QUOTES[1:]):
         item = ITEM.but(gold=tuple((quote,) for quote in quotes))
-        nodes = needed(nodes_of(splitter), quotes)
+        nodes = nodes_needed(nodes_of(splitter), quotes)
         assert of(written).score(ranking(nodes), item) == pytest.approx(1.0)
 
 
 def test_the_splitters_cut_differently_and_through_the_quotes() -> None:
     cut = [[node.text for node in nodes_of(splitter)] for splitter in SPLITTERS]
-    assert len({tuple(item) for item in cut}) == len(SPLITTERS)
-    assert sum(len(needed(nodes_of(splitter), QUOTES)) > 2 for splitter in SPLITTERS) >= 3
+    assert len({tuple(spans) for spans in cut}) == len(SPLITTERS)
+    assert sum(len(nodes_needed(nodes_of(splitter), QUOTES)) > 2 for splitter in SPLITTERS) >= 3
 
 
 QUOTE = Quote("d", 10, "abcd efgh")  # 10 to 19, eight letters and a blank
@@ -100,28 +100,28 @@ ONE = Item("q", "?", gold=((QUOTE,),))
 @check_each(
     ("written", "found", "score"),
     [
-        ("R@1", [at(10, 19)], 1.0),
-        ("R@1", [at(0, 100)], 1.0),
-        ("R@1", [at(10, 18)], 0.0),
-        ("R@1", [at(10, 19, "other")], 0.0),
-        ("R@2", [at(0, 14), at(14, 30)], 1.0),
-        ("R@2", [at(0, 14), at(15, 30)], 1.0),  # what is between is a blank
-        ("R@2", [at(0, 13), at(15, 30)], 0.0),
-        ("R@1", [at(0, 14), at(14, 30)], 0.0),
-        ("R@1(share=0.5)", [at(0, 14)], 1.0),
-        ("R@1(share=0.5)", [at(0, 13)], 0.0),
-        ("R@1(share=0)", [at(18, 30)], 1.0),
-        ("R@1(share=0)", [at(19, 30)], 0.0),
-        ("R@1(share=0)", [at(14, 15)], 0.0),  # a blank is nothing
-        ("MRR", [at(50, 60), at(10, 19)], 1 / 2),
-        ("MRR", [at(0, 14), at(50, 60), at(14, 30)], 1 / 2),  # the first part takes no place of its own
-        ("MRR", [at(0, 14), at(50, 60)], 0.0),
-        ("MRR@2", [at(0, 14), at(50, 60), at(14, 30)], 0.0),
-        ("MRR", [at(0, 14), at(0, 14), at(14, 30)], 1 / 2),  # the same again keeps its place
-        ("P@2", [at(10, 19), at(10, 19)], 1 / 2),
-        ("SetP", [at(0, 14), at(14, 19)], 1.0),
-        ("Hit@1", [at(9, 20)], 1.0),
-        ("MAP", [at(0, 14), at(14, 19), at(50, 60)], 1.0),
+        ("R@1", [node_at(10, 19)], 1.0),
+        ("R@1", [node_at(0, 100)], 1.0),
+        ("R@1", [node_at(10, 18)], 0.0),
+        ("R@1", [node_at(10, 19, "other")], 0.0),
+        ("R@2", [node_at(0, 14), node_at(14, 30)], 1.0),
+        ("R@2", [node_at(0, 14), node_at(15, 30)], 1.0),  # what is between is a blank
+        ("R@2", [node_at(0, 13), node_at(15, 30)], 0.0),
+        ("R@1", [node_at(0, 14), node_at(14, 30)], 0.0),
+        ("R@1(share=0.5)", [node_at(0, 14)], 1.0),
+        ("R@1(share=0.5)", [node_at(0, 13)], 0.0),
+        ("R@1(share=0)", [node_at(18, 30)], 1.0),
+        ("R@1(share=0)", [node_at(19, 30)], 0.0),
+        ("R@1(share=0)", [node_at(14, 15)], 0.0),  # a blank is nothing
+        ("MRR", [node_at(50, 60), node_at(10, 19)], 1 / 2),
+        ("MRR", [node_at(0, 14), node_at(50, 60), node_at(14, 30)], 1 / 2),  # the first part takes no place of its own
+        ("MRR", [node_at(0, 14), node_at(50, 60)], 0.0),
+        ("MRR@2", [node_at(0, 14), node_at(50, 60), node_at(14, 30)], 0.0),
+        ("MRR", [node_at(0, 14), node_at(0, 14), node_at(14, 30)], 1 / 2),  # the same again keeps its place
+        ("P@2", [node_at(10, 19), node_at(10, 19)], 1 / 2),
+        ("SetP", [node_at(0, 14), node_at(14, 19)], 1.0),
+        ("Hit@1", [node_at(9, 20)], 1.0),
+        ("MAP", [node_at(0, 14), node_at(14, 19), node_at(50, 60)], 1.0),
     ],
 )
 def test_by_hand(written: str, found: list[Node], score: float) -> None:
@@ -130,22 +130,22 @@ def test_by_hand(written: str, found: list[Node], score: float) -> None:
 
 def test_one_node_may_hold_two_quotes() -> None:
     item = Item("q", "?", gold=((Quote("d", 0, "abc"),), (Quote("d", 10, "xyz"),)))
-    assert of("R@1").score(ranking([at(0, 20)]), item) == 1.0
-    assert of("nDCG@5").score(ranking([at(0, 20)]), item) == 1.0
-    assert of("R@1").score(ranking([at(0, 12)]), item) == 0.5
+    assert of("R@1").score(ranking([node_at(0, 20)]), item) == 1.0
+    assert of("nDCG@5").score(ranking([node_at(0, 20)]), item) == 1.0
+    assert of("R@1").score(ranking([node_at(0, 12)]), item) == 0.5
 
 
 def test_any_quote_of_a_group_will_do_and_passages_may_stand_beside_them() -> None:
     item = Item("q", "?", gold=((Quote("d", 0, "abc"), Quote("e", 5, "abc")), ("p",)))
-    assert of("R@1").score(ranking([at(5, 8, "e")]), item) == 0.5
-    assert of("full@2").score(ranking([at(5, 8, "e"), at(0, 1, "p")]), item) == 1.0
+    assert of("R@1").score(ranking([node_at(5, 8, "e")]), item) == 0.5
+    assert of("full@2").score(ranking([node_at(5, 8, "e"), node_at(0, 1, "p")]), item) == 1.0
 
 
 def test_grades_are_those_of_the_quotes() -> None:
     first, second = Quote("d", 0, "abc"), Quote("d", 10, "xyz")
     item = Item("q", "?", gold=((first,), (second,)), grades=((str(first), 3.0), (str(second), 1.0)))
     by_id = Item("q", "?", gold=(("a",), ("b",)), grades=(("a", 3.0), ("b", 1.0)))
-    nodes, ids = [at(10, 13), at(0, 3)], [at(0, 1, "b"), at(0, 1, "a")]
+    nodes, ids = [node_at(10, 13), node_at(0, 3)], [node_at(0, 1, "b"), node_at(0, 1, "a")]
     assert of("nDCG@5").score(ranking(nodes), item) == of("nDCG@5").score(ranking(ids), by_id) != 1.0
 
 
@@ -171,29 +171,33 @@ OF_RANKS = ("MRR", "MAP", "nDCG@5", 'nDCG@5(rule="exponential")', "Rprec", "SetP
 
 
 @check_each("written", OF_RANKS)
-@check_each("before", [[], [at(300, 350)]])
+@check_each("before", [[], [node_at(300, 350)]])
 @check_each("grades", [(), (1.0, 3.0, 2.0)])
 def test_a_node_that_holds_two_quotes_is_worth_two_that_hold_one_each(
     written: str, before: list[Node], grades: tuple[float, ...]
 ) -> None:
-    item = Item("q", "?", gold=tuple((entry,) for entry in THREE))
+    item = Item("q", "?", gold=tuple((quote,) for quote in THREE))
     item = item.but(grades=tuple(zip(map(str, THREE), grades, strict=True) if grades else ()))
-    best_first = [at(50, 100), at(0, 50)] if grades else [at(0, 50), at(50, 100)]
-    for later_value in ([], [at(200, 250)]):
-        entry, two = ([*before, *result, *later_value] for result in ([at(0, 100)], best_first))
-        assert of(written).score(ranking(entry), item) == pytest.approx(of(written).score(ranking(two), item))
+    best_first = [node_at(50, 100), node_at(0, 50)] if grades else [node_at(0, 50), node_at(50, 100)]
+    for later_nodes in ([], [node_at(200, 250)]):
+        quote, two = ([*before, *nodes, *later_nodes] for nodes in ([node_at(0, 100)], best_first))
+        assert of(written).score(ranking(quote), item) == pytest.approx(of(written).score(ranking(two), item))
 
 
 def test_what_is_all_in_the_first_k_nodes_is_found_there() -> None:
     item = Item("q", "?", gold=tuple((entry,) for entry in THREE))
-    assert [of(entry).score(ranking([at(0, 250)]), item) for entry in ("R@1", "full@1", "Hit@1")] == [1.0, 1.0, 1.0]
+    assert [of(entry).score(ranking([node_at(0, 250)]), item) for entry in ("R@1", "full@1", "Hit@1")] == [
+        1.0,
+        1.0,
+        1.0,
+    ]
 
 
 def test_quotes_of_one_group_in_one_node_are_one_place() -> None:
     moons = tuple(Quote("d", 10 * n, "moon") for n in range(5))
     item = Item("q", "?", gold=(moons, (Quote("d", 100, "sun"),)))
-    assert of("nDCG@5").score(ranking([at(0, 60), at(90, 110)]), item) == 1.0
-    assert of("P@5").score(ranking([at(0, 60), at(90, 110)]), item) == 2 / 5
+    assert of("nDCG@5").score(ranking([node_at(0, 60), node_at(90, 110)]), item) == 1.0
+    assert of("P@5").score(ranking([node_at(0, 60), node_at(90, 110)]), item) == 2 / 5
 
 
 def test_wrong_citations_count_one_by_one() -> None:
@@ -202,17 +206,17 @@ def test_wrong_citations_count_one_by_one() -> None:
 
 
 def test_a_ranking_is_looked_through_once_for_all_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    nodes = list[Node]()
-    found_ranking = ranking([at(0, 14), at(50, 60), at(14, 30)])
+    seen_nodes = list[Node]()
+    found_ranking = ranking([node_at(0, 14), node_at(50, 60), node_at(14, 30)])
 
     def looked_at(hit: Hit) -> GoldPlace:
-        nodes.append(hit.node)
+        seen_nodes.append(hit.node)
         return GoldPlace(hit.node.document, hit.node.span)
 
     monkeypatch.setattr(GoldPlace, "from_hit", looked_at)
-    for written_text in (*PERFECT_IS_ONE, *OF_RANKS):
-        of(written_text).score(found_ranking, ONE)
-    assert len(nodes) == len(found_ranking)
+    for measure_name in (*PERFECT_IS_ONE, *OF_RANKS):
+        of(measure_name).score(found_ranking, ONE)
+    assert len(seen_nodes) == len(found_ranking)
 
 
 @check_each("share", ["1.5", "2"])
@@ -225,13 +229,13 @@ def test_a_share_that_cannot_be_is_refused(name: str, share: str) -> None:
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), max_size=8), st.integers(1, 5))
 def test_more_places_never_find_less(spans: list[tuple[int, int]], k: int) -> None:
-    found_ranking = ranking([at(start, start + length) for start, length in spans])
+    found_ranking = ranking([node_at(start, start + length) for start, length in spans])
     item = ONE.but(gold=((QUOTE,), (Quote("d", 25, "later"),)))
-    fewer, more = (of(written_text).score(found_ranking, item) for written_text in (f"R@{k}", f"R@{k + 1}"))
+    fewer, more = (of(measure_name).score(found_ranking, item) for measure_name in (f"R@{k}", f"R@{k + 1}"))
     assert fewer is not None
     assert more is not None
     assert fewer <= more
-    for written_text in ("MRR", "MAP", "nDCG@3", "Rprec", "SetF1", "P@4"):
-        score = of(written_text).score(found_ranking, item)
+    for measure_name in ("MRR", "MAP", "nDCG@3", "Rprec", "SetF1", "P@4"):
+        score = of(measure_name).score(found_ranking, item)
         assert score is not None
         assert 0 <= score <= 1

@@ -18,7 +18,7 @@ from spolia.models.local.embedders import LocalTokenEmbedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Item
 from tests.cases import check_each
-from tests.evaluation.measures.fixtures import asked, measure_of
+from tests.evaluation.measures.fixtures import item_with, measure_of
 from tests.models.local import tiny
 
 TREC = {
@@ -47,23 +47,23 @@ WORDS = tuple(
 @pytest.fixture(scope="module")
 def runs() -> tuple[list[Item], dict[str, list[str]]]:
     """300 questions with 1 to 12 graded passages of 60, of which up to 60 are found; some find nothing of use."""
-    draw, items, result = random.Random(7), [], {}
+    draw, items, ranked_ids = random.Random(7), [], {}
     pool = [f"p{number}" for number in range(60)]
     for number in range(300):
-        grades = {item: draw.randint(1, 4) for item in draw.sample(pool, draw.randint(1, 12))}
-        gold = tuple((item,) for item in grades)
-        items.append(Item(f"q{number}", "?", gold=gold, grades=tuple((item, float(g)) for item, g in grades.items())))
-        result[f"q{number}"] = draw.sample(pool, draw.randint(1, 60))
-    return items, result
+        grades = {name: draw.randint(1, 4) for name in draw.sample(pool, draw.randint(1, 12))}
+        gold = tuple((name,) for name in grades)
+        items.append(Item(f"q{number}", "?", gold=gold, grades=tuple((name, float(g)) for name, g in grades.items())))
+        ranked_ids[f"q{number}"] = draw.sample(pool, draw.randint(1, 60))
+    return items, ranked_ids
 
 
 @pytest.fixture(scope="module")
 def trec(runs: tuple[list[Item], dict[str, list[str]]]) -> dict[str, dict[str, float]]:
     import pytrec_eval
 
-    items, result = runs
+    items, ranked_ids = runs
     qrels = {item.id: {name: int(grade) for name, grade in item.grades} for item in items}
-    scored = {id: {name: float(-rank) for rank, name in enumerate(names)} for id, names in result.items()}
+    scored = {id: {name: float(-rank) for rank, name in enumerate(names)} for id, names in ranked_ids.items()}
     evaluated: dict[str, dict[str, float]] = pytrec_eval.RelevanceEvaluator(qrels, ASKED_FOR).evaluate(scored)
     return evaluated
 
@@ -72,11 +72,11 @@ def trec(runs: tuple[list[Item], dict[str, list[str]]]) -> dict[str, dict[str, f
 def test_measures_of_retrieval_are_those_of_trec_eval(
     written: str, runs: tuple[list[Item], dict[str, list[str]]], trec: dict[str, dict[str, float]]
 ) -> None:
-    items, result = runs
+    items, ranked_ids = runs
     measure: Any = parse_measure(written)
     assert isinstance(measure, RetrievalMeasure)
     for item in items:
-        assert measure.score_ids(result[item.id], item) == pytest.approx(trec[item.id][TREC[written]], abs=1e-9)
+        assert measure.score_ids(ranked_ids[item.id], item) == pytest.approx(trec[item.id][TREC[written]], abs=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_rouge_is_that_of_rouge_score(written: str, name: str, texts: list[tuple
     scorer = RougeScorer([name])
     for text, answers in texts:
         theirs = max(scorer.score(answer, text)[name].fmeasure for answer in answers)
-        assert measure_of(written).score(Answer(text), asked(*answers)) == pytest.approx(theirs, abs=1e-12)
+        assert measure_of(written).score(Answer(text), item_with(*answers)) == pytest.approx(theirs, abs=1e-12)
 
 
 @pytest.mark.slow
@@ -106,14 +106,14 @@ def test_rouge_is_that_of_rouge_score(written: str, name: str, texts: list[tuple
 def test_bleu_is_that_of_sacrebleu(words: str, tokenize: str, count: int, texts: list[tuple[str, list[str]]]) -> None:
     import sacrebleu
 
-    some_texts = texts[:count]
-    cases = [Case(asked(*answers), Answer(text)) for text, answers in some_texts]
-    longest = max(len(answers) for _, answers in some_texts)
-    references: Any = [[answers[n] if n < len(answers) else None for _, answers in some_texts] for n in range(longest)]
+    sample = texts[:count]
+    cases = [Case(item_with(*answers), Answer(text)) for text, answers in sample]
+    longest = max(len(answers) for _, answers in sample)
+    references: Any = [[answers[n] if n < len(answers) else None for _, answers in sample] for n in range(longest)]
     bleu = sacrebleu.BLEU(tokenize=tokenize)
-    theirs = bleu.corpus_score([text for text, _ in some_texts], references).score / 100
+    theirs = bleu.corpus_score([text for text, _ in sample], references).score / 100
     assert measured(BLEU(words=words), cases).value == pytest.approx(theirs, abs=1e-12)
-    alone = [sacrebleu.sentence_bleu(text, answers, tokenize=tokenize).score / 100 for text, answers in some_texts]
+    alone = [sacrebleu.sentence_bleu(text, answers, tokenize=tokenize).score / 100 for text, answers in sample]
     assert measured(SentenceBLEU(words=words), cases).value == pytest.approx(sum(alone) / count, abs=1e-12)
 
 
@@ -151,8 +151,8 @@ def _published_bert_score(folder: Path, model: Any, text: str, answer: str) -> f
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     vectors, weights = [], []
-    for item in (text, answer):
-        ids = tokenizer(item)["input_ids"]
+    for sentence in (text, answer):
+        ids = tokenizer(sentence)["input_ids"]
         with torch.no_grad():
             states = model(input_ids=torch.tensor([ids])).last_hidden_state[0].double()
         vectors.append(states / states.norm(dim=1, keepdim=True))
@@ -165,7 +165,7 @@ def _published_bert_score(folder: Path, model: Any, text: str, answer: str) -> f
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed")
+@pytest.mark.skipif(not tiny.is_installed(), reason="the extra local is not installed")
 def test_bert_score_is_that_of_its_authors_which_gives_special_tokens_no_weight(tmp_path: Path) -> None:
     model = tiny.bert(tmp_path)
     measure = BERTScore(LocalTokenEmbedder(str(tmp_path)))

@@ -115,8 +115,8 @@ def measure_of(text: str) -> Measure:
     return measure
 
 
-def of(text: str, found_ranking: Ranking, item: Item) -> float:
-    score = measure_of(text).score(found_ranking, item)
+def score_of(measure_name: str, found_ranking: Ranking, item: Item) -> float:
+    score = measure_of(measure_name).score(found_ranking, item)
     assert score is not None
     return score
 
@@ -128,7 +128,7 @@ def ranking(ids: str | list[str]) -> Ranking:
 
 @check_each(("written", "found", "item", "value"), BY_HAND)
 def test_a_measure_is_what_one_works_out_by_hand(written: str, found: str, item: Item, value: float) -> None:
-    assert of(written, ranking(found), item) == pytest.approx(value, abs=1e-12)
+    assert score_of(written, ranking(found), item) == pytest.approx(value, abs=1e-12)
 
 
 EVERY = [
@@ -172,26 +172,28 @@ ITEMS = st.builds(
 @pytest.mark.slow
 @given(ALL_WRITTEN, FOUND, ITEMS)
 def test_a_measure_lies_between_0_and_1(written: str, found: list[str], item: Item) -> None:
-    assert 0 <= of(written, ranking(found), item) <= 1
+    assert 0 <= score_of(written, ranking(found), item) <= 1
 
 
 @pytest.mark.slow
 @given(st.sampled_from([one for one in EVERY if not one.startswith(("SetP", "SetF1"))]), FOUND, ITEMS)
 def test_what_comes_after_a_passage_a_second_time_changes_nothing(written: str, found: list[str], item: Item) -> None:
-    assert of(written, ranking([*found, *found[:3]]), item) == of(written, ranking(found), item)
+    assert score_of(written, ranking([*found, *found[:3]]), item) == score_of(written, ranking(found), item)
 
 
 @pytest.mark.slow
 @given(st.sampled_from(["SetP", "SetF1", *GENEROUS]), FOUND, ITEMS)
 def test_a_passage_a_second_time_never_helps(written: str, found: list[str], item: Item) -> None:
-    assert of(written, ranking([*found, *found[:3]]), item) <= of(written, ranking(found), item)
+    assert score_of(written, ranking([*found, *found[:3]]), item) <= score_of(written, ranking(found), item)
 
 
 @pytest.mark.slow
 @given(ALL_WRITTEN, FOUND, ITEMS)
 def test_the_order_of_the_gold_does_not_matter(written: str, found: list[str], item: Item) -> None:
     turned = item.but(gold=tuple(tuple(reversed(group)) for group in reversed(item.gold)))
-    assert of(written, ranking(found), turned) == pytest.approx(of(written, ranking(found), item), abs=1e-12)
+    assert score_of(written, ranking(found), turned) == pytest.approx(
+        score_of(written, ranking(found), item), abs=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -201,20 +203,20 @@ def test_a_further_member_of_a_satisfied_group_is_neither_missed_nor_needed(
 ) -> None:
     graded = item.but(grades=())
     wider = graded.but(gold=tuple((*group, f"{group[0]}, another edition") for group in graded.gold))
-    assert of(written, ranking(found), wider) == of(written, ranking(found), graded)
+    assert score_of(written, ranking(found), wider) == score_of(written, ranking(found), graded)
 
 
 @pytest.mark.slow
 @given(st.sampled_from(["R", "full"]), st.integers(1, 8), FOUND, ITEMS)
 def test_recall_only_grows_with_k(name: str, k: int, found: list[str], item: Item) -> None:
-    less, more = (of(f"{name}@{places}", ranking(found), item) for places in (k, k + 1))
+    less, more = (score_of(f"{name}@{places}", ranking(found), item) for places in (k, k + 1))
     assert less <= more
 
 
 @pytest.mark.slow
 @given(st.integers(1, 8), FOUND, ITEMS)
 def test_full_recall_never_exceeds_recall(k: int, found: list[str], item: Item) -> None:
-    full, recall = (of(f"{name}@{k}", ranking(found), item) for name in ("full", "R"))
+    full, recall = (score_of(f"{name}@{k}", ranking(found), item) for name in ("full", "R"))
     assert full == (recall == 1)
 
 
@@ -237,8 +239,8 @@ def test_moving_gold_up_never_hurts(written: str, found: list[str], item: Item) 
         if distinct[place] in gold and distinct[place - 1] not in gold:
             swapped = [*distinct]
             swapped[place - 1], swapped[place] = swapped[place], swapped[place - 1]
-            previous_value, later_value = (of(written, ranking(order), item) for order in (distinct, swapped))
-            assert later_value >= previous_value - 1e-12
+            previous_score, later_score = (score_of(written, ranking(order), item) for order in (distinct, swapped))
+            assert later_score >= previous_score - 1e-12
 
 
 def test_measures_of_no_place_are_refused() -> None:
@@ -247,9 +249,9 @@ def test_measures_of_no_place_are_refused() -> None:
 
 
 def test_without_gold_a_measure_does_not_apply() -> None:
-    for text in (*EVERY, *GENEROUS):
-        assert parse_measure(text).applies(ONE)
-        assert not parse_measure(text).applies(Item("q", "?"))
+    for measure_name in (*EVERY, *GENEROUS):
+        assert parse_measure(measure_name).applies(ONE)
+        assert not parse_measure(measure_name).applies(Item("q", "?"))
 
 
 def test_what_holds_no_passages_is_refused() -> None:

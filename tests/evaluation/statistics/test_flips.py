@@ -22,7 +22,7 @@ def no_draws() -> NDArray[np.float64]:
     raise AssertionError
 
 
-def by_all_signs(d: Any) -> float:
+def p_by_all_signs(d: Any) -> float:
     signs = np.array(list(product((1, -1), repeat=len(d))))
     return float((np.abs(signs @ d) >= abs(d.sum()) - 1e-9).mean())
 
@@ -32,7 +32,7 @@ def by_all_signs(d: Any) -> float:
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=12))
 def test_few_differences_are_tried_with_all_signs(differences: list[float]) -> None:
     d = np.array(differences)
-    assert sign_flip(d, no_draws) == pytest.approx(by_all_signs(d))
+    assert sign_flip(d, no_draws) == pytest.approx(p_by_all_signs(d))
 
 
 def test_differences_that_cancel_but_for_rounding_are_none() -> None:
@@ -41,7 +41,7 @@ def test_differences_that_cancel_but_for_rounding_are_none() -> None:
 
 def test_differences_of_one_size_are_counted() -> None:
     d = np.array([1.0] * 11 + [-1.0] * 3)
-    assert sign_flip(d, no_draws) == pytest.approx(by_all_signs(d))
+    assert sign_flip(d, no_draws) == pytest.approx(p_by_all_signs(d))
     many = np.array([1.0] * 60 + [-1.0] * 20 + [0.0] * 500)
     assert sign_flip(many, no_draws) == pytest.approx(8.6e-6, rel=0.02)  # 2 P(X >= 60), X of 80 coins
 
@@ -72,8 +72,8 @@ def drawn_sums(differences: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def test_one_question_more_that_is_worse_is_never_less_sure() -> None:
     d = np.concatenate([np.random.default_rng(5).uniform(0.3, 0.75, 40)])
-    values = [sign_flip(d[:n], partial(drawn_sums, d[:n])) for n in range(8, 41)]
-    assert all(more < less for less, more in pairwise(values))
+    p_values = [sign_flip(d[:n], partial(drawn_sums, d[:n])) for n in range(8, 41)]
+    assert all(more < less for less, more in pairwise(p_values))
 
 
 def test_what_is_said_of_all_signs_is_never_below_what_they_are_and_near_it() -> None:
@@ -81,9 +81,9 @@ def test_what_is_said_of_all_signs_is_never_below_what_they_are_and_near_it() ->
         random = np.random.default_rng(seed)
         n = int(random.integers(13, 21))
         d = random.lognormal(0, random.uniform(0.1, 2), n) * random.choice([1, 1, 1, 1, -0.3], n)
-        exact, value = sign_flip(d, no_draws), chernoff_bound(np.abs(d), abs(d.sum()) * (1 - 1e-9))
-        assert exact * (1 - 1e-6) <= value
-        assert value <= 20 * exact or value > 0.001
+        exact, bound = sign_flip(d, no_draws), chernoff_bound(np.abs(d), abs(d.sum()) * (1 - 1e-9))
+        assert exact * (1 - 1e-6) <= bound
+        assert bound <= 20 * exact or bound > 0.001
 
 
 def test_a_large_steady_difference_is_rarer_than_any_draw_can_tell() -> None:
@@ -94,8 +94,8 @@ def test_a_large_steady_difference_is_rarer_than_any_draw_can_tell() -> None:
 @pytest.mark.slow
 def test_p_values_of_flows_that_are_equally_good_are_even() -> None:
     random = np.random.default_rng(2)
-    values = [Sample(random.beta(2, 2, (40, 2)), resamples=500, seed=i).p(0, 1) for i in range(400)]
-    assert np.quantile(values, [0.1, 0.5, 0.9]) == pytest.approx([0.1, 0.5, 0.9], abs=0.06)
+    p_values = [Sample(random.beta(2, 2, (40, 2)), resamples=500, seed=i).p(0, 1) for i in range(400)]
+    assert np.quantile(p_values, [0.1, 0.5, 0.9]) == pytest.approx([0.1, 0.5, 0.9], abs=0.06)
 
 
 def test_the_same_flow_twice_differs_in_nothing() -> None:
@@ -131,5 +131,5 @@ def test_corrections_are_the_published_ones() -> None:
         1.0,
     ]
     # Benjamini and Hochberg 1995, section 3.2: their procedure refuses four hypotheses, Bonferroni's and Holm's three.
-    assert sum(value < 0.05 for value in benjamini_hochberg(p)) == 4
-    assert sum(value < 0.05 for value in holm(p)) == 3
+    assert sum(corrected < 0.05 for corrected in benjamini_hochberg(p)) == 4
+    assert sum(corrected < 0.05 for corrected in holm(p)) == 3

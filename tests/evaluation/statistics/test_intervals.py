@@ -40,10 +40,10 @@ def test_the_interval_holds_the_mean_and_stays_where_scores_can_be(scores: list[
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40))
 def test_a_difference_is_the_same_the_other_way_round(pairs: list[tuple[float, float]]) -> None:
     sample = Sample(pairs, resamples=500)
-    existing_difference, back = sample.difference(0, 1), sample.difference(1, 0)
-    assert existing_difference.mean == pytest.approx(-back.mean)
-    assert -1 <= existing_difference.low <= existing_difference.mean <= existing_difference.high <= 1
-    assert (existing_difference.low, existing_difference.high) == pytest.approx((-back.high, -back.low), abs=0.02)
+    forth, back = sample.difference(0, 1), sample.difference(1, 0)
+    assert forth.mean == pytest.approx(-back.mean)
+    assert -1 <= forth.low <= forth.mean <= forth.high <= 1
+    assert (forth.low, forth.high) == pytest.approx((-back.high, -back.low), abs=0.02)
 
 
 def test_wilson_is_the_set_of_shares_that_the_score_test_does_not_refuse() -> None:
@@ -57,14 +57,14 @@ def test_wilson_is_the_set_of_shares_that_the_score_test_does_not_refuse() -> No
 
 def test_tango_holds_a_difference_as_often_as_it_says_by_adding_up_all_outcomes() -> None:
     n, ours, theirs = 30, 0.2, 0.1
-    total = 0.0
+    coverage = 0.0
     for b in range(n + 1):
         for c in range(n + 1 - b):
             weight = comb(n, b) * comb(n - b, c) * ours**b * theirs**c * (1 - ours - theirs) ** (n - b - c)
             if weight > 1e-12:
                 found_interval = tango(b, c, n)
-                total += weight * (found_interval.low <= ours - theirs <= found_interval.high)
-    assert 0.94 < total < 0.965
+                coverage += weight * (found_interval.low <= ours - theirs <= found_interval.high)
+    assert 0.94 < coverage < 0.965
 
 
 def test_students_t_is_that_of_the_tables() -> None:
@@ -100,10 +100,10 @@ def test_ends_of_the_bootstrap_are_what_one_works_out_by_hand(
 
 def test_resamples_are_what_drawing_question_by_question_gives() -> None:
     scores = np.random.default_rng(7).exponential(size=60)
-    mean = np.random.default_rng(8).choice(scores, size=(20_000, 60)).mean(axis=1)
-    value = resampled_means(scores[:, None], 20_000, 0)[:, 0]
+    drawn_means = np.random.default_rng(8).choice(scores, size=(20_000, 60)).mean(axis=1)
+    resampled = resampled_means(scores[:, None], 20_000, 0)[:, 0]
     shares = [0.025, 0.2, 0.5, 0.8, 0.975]
-    assert np.quantile(value, shares) == pytest.approx(np.quantile(mean, shares), abs=0.01)
+    assert np.quantile(resampled, shares) == pytest.approx(np.quantile(drawn_means, shares), abs=0.01)
 
 
 @pytest.mark.slow
@@ -152,12 +152,12 @@ def test_what_is_missing_is_left_out_as_if_it_had_not_been_asked() -> None:
     scores = random.beta(2, 3, (400, 3))
     scores[random.random((400, 3)) < 0.1] = np.nan
     sample = Sample(scores)
-    pair = scores[~np.isnan(scores[:, [0, 2]]).any(axis=1)][:, [0, 2]]
-    alone = Sample(pair)
+    pair_scores = scores[~np.isnan(scores[:, [0, 2]]).any(axis=1)][:, [0, 2]]
+    alone = Sample(pair_scores)
     for ours, theirs in ((0, 2), (2, 0)):
         found_difference, other_difference = sample.difference(ours, theirs), alone.difference(ours // 2, theirs // 2)
         assert found_difference.mean == pytest.approx(other_difference.mean)
-        assert found_difference.n == other_difference.n == len(pair)
+        assert found_difference.n == other_difference.n == len(pair_scores)
         assert (found_difference.low, found_difference.high) == pytest.approx(
             (other_difference.low, other_difference.high), abs=0.003
         )
@@ -186,12 +186,12 @@ def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
     whole = [measure.observe(Case(item, Answer(item.answers[0]))) for item in items]
     half = [measure.observe(Case(item, Answer(f"{item.answers[0][:16]} no more"))) for item in items]
     totals = Totals([whole, half], measure.total, additive=True)
-    found_interval, separate_difference = totals.interval(1), totals.difference(0, 1)
+    found_interval, difference = totals.interval(1), totals.difference(0, 1)
     assert found_interval is not None
-    assert separate_difference is not None
+    assert difference is not None
     assert found_interval.mean == measure.total(half)
     assert found_interval.low < found_interval.mean < found_interval.high
-    assert separate_difference.low > 0
+    assert difference.low > 0
     assert totals.p(0, 1) == pytest.approx(1 / 10_001)
     assert totals.p(0, 0) == 1.0
 
@@ -204,11 +204,11 @@ def test_few_questions_show_nothing_by_a_total(n: int) -> None:
     )
     totals = Totals([right, wrong], measure.total, additive=True)
     assert totals.p(0, 1) == 2.0 ** (1 - n)
-    alone, separate_difference = totals.interval(0), totals.difference(0, 1)
+    alone, difference = totals.interval(0), totals.difference(0, 1)
     assert alone is not None
-    assert separate_difference is not None
-    assert (alone.mean, separate_difference.mean) == (1.0, 1.0)
-    assert max(alone.low, separate_difference.low) < 0.9
+    assert difference is not None
+    assert (alone.mean, difference.mean) == (1.0, 1.0)
+    assert max(alone.low, difference.low) < 0.9
 
 
 COUNTED = st.sampled_from([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)])
@@ -231,9 +231,11 @@ def test_rows_of_few_questions_are_exchanged_in_all_ways(pairs: list[tuple[Row, 
         first, second = zip(
             *(pair[::-1] if swap else pair for pair, swap in zip(pairs, swaps, strict=True)), strict=True
         )
-        value, other_value = total(first), total(second)
+        first_total, second_total = total(first), total(second)
         reached.append(
-            value is None or other_value is None or abs(value - other_value) >= abs(found_difference.mean) - 1e-9
+            first_total is None
+            or second_total is None
+            or abs(first_total - second_total) >= abs(found_difference.mean) - 1e-9
         )
     assert totals.p(0, 1) == pytest.approx(sum(reached) / len(reached))
     assert -1 <= found_difference.low <= found_difference.mean <= found_difference.high <= 1
@@ -264,10 +266,12 @@ def test_drawn_rows_give_what_drawn_sums_give() -> None:
     random = np.random.default_rng(2)
     flows = [[tuple(map(float, row)) for row in random.integers(0, 2, (60, 3))] for _ in range(2)]
     by_rows, by_sums = (Totals(flows, AbstentionF1().total, additive=additive) for additive in (False, True))
-    item, other_difference = by_rows.difference(0, 1), by_sums.difference(0, 1)
-    assert item is not None
-    assert other_difference is not None
-    assert (item.low, item.high) == pytest.approx((other_difference.low, other_difference.high), abs=0.015)
+    row_difference, sum_difference = by_rows.difference(0, 1), by_sums.difference(0, 1)
+    assert row_difference is not None
+    assert sum_difference is not None
+    assert (row_difference.low, row_difference.high) == pytest.approx(
+        (sum_difference.low, sum_difference.high), abs=0.015
+    )
     assert by_rows.p(0, 1) == pytest.approx(by_sums.p(0, 1), abs=0.12)
 
 
@@ -293,25 +297,25 @@ def test_few_questions_that_differ_do_not_make_a_narrow_interval() -> None:
 
 
 def test_the_committed_simulation_is_within_two_points_of_what_is_said() -> None:
-    data = json.loads(COMMITTED.read_text())
-    assert data["experiments"] == 1000
-    held_data = data["percent of 95 % intervals that hold the true number"]
-    assert {kind: list(draws) for kind, draws in held_data["expected"].items()} == {
+    simulation = json.loads(COMMITTED.read_text())
+    assert simulation["experiments"] == 1000
+    coverages = simulation["percent of 95 % intervals that hold the true number"]
+    assert {kind: list(draws) for kind, draws in coverages["expected"].items()} == {
         kind: [draw.__name__ for draw in draws] for kind, draws in EXPECTED.items()
     }
-    assert set(held_data["hard"]) == set(HARD)
-    for draws in held_data["expected"].values():
+    assert set(coverages["hard"]) == set(HARD)
+    for draws in coverages["expected"].values():
         for by_n in draws.values():
             assert set(by_n) == {"30", "100", "300"}
             assert all(93 <= percent <= 97 for percent in by_n.values()), draws
-    near_one = held_data["exact, Wilson, shares from 0.95 to 0.998"]
+    near_one = coverages["exact, Wilson, shares from 0.95 to 0.998"]
     assert all(row["least"] > 91 and row["mean"] > 94 for row in near_one.values())
     for kind in ("plain", "paired"):
-        for by_n in held_data[f"totals, {kind} (200 experiments)"].values():
+        for by_n in coverages[f"totals, {kind} (200 experiments)"].values():
             assert all(percent > 90 for percent in by_n.values()), by_n
-    by_totals = data["percent of experiments with 2 flows that claim a difference of totals where there is none"]
+    by_totals = simulation["percent of experiments with 2 flows that claim a difference of totals where there is none"]
     assert set(by_totals) == set(TOTALS)
     assert all(percent <= 6.5 for by_n in by_totals.values() for percent in by_n.values())
-    claimed = data["percent of experiments that claim a difference where there is none"]
+    claimed = simulation["percent of experiments that claim a difference where there is none"]
     assert all(percent <= 6.5 for name, percent in claimed.items() if name.endswith("holm"))
     assert all(percent > 15 for name, percent in claimed.items() if name.endswith("none"))

@@ -6,7 +6,7 @@ import pytest
 from spolia.evaluation.statistics.selection import bound_loss, correct_for_choice
 
 
-def drawn(flows: int, questions: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def draw_scores(flows: int, questions: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Scores of flows on a sample of questions, and their true means."""
     random = np.random.default_rng(seed)
     quality = random.normal(0.6, 0.02, flows)
@@ -18,7 +18,7 @@ def drawn(flows: int, questions: int, seed: int) -> tuple[np.ndarray, np.ndarray
 def test_the_score_of_the_best_of_many_is_corrected_for_the_choice_and_the_interval_covers() -> None:
     covered, raw, corrected = [], [], []
     for seed in range(60):
-        scores, truth = drawn(60, 100, seed)
+        scores, truth = draw_scores(60, 100, seed)
         best = int(scores.mean(axis=0).argmax())
         interval = correct_for_choice(scores, draws=300, seed=seed)
         raw.append(scores[:, best].mean() - truth[best])
@@ -31,11 +31,11 @@ def test_the_score_of_the_best_of_many_is_corrected_for_the_choice_and_the_inter
 
 @pytest.mark.slow
 def test_the_bound_on_what_is_lost_holds_nearly_always() -> None:
-    results = []
+    is_bounded = []
     for seed in range(100):
-        scores, truth = drawn(8, 200, seed)
-        results.append(bound_loss(scores, 0, draws=500) >= truth.max() - truth[0])
-    assert np.mean(results) >= 0.93
+        scores, truth = draw_scores(8, 200, seed)
+        is_bounded.append(bound_loss(scores, 0, draws=500) >= truth.max() - truth[0])
+    assert np.mean(is_bounded) >= 0.93
 
 
 def test_flows_that_do_not_differ_lose_nothing() -> None:

@@ -37,11 +37,11 @@ def ole_of(root: Storage) -> bytes:
 
 
 def _add(storage: Storage, entries: list[list[object]], parent: int, mini: bytearray, chain: list[int]) -> None:
-    previous_count = 0
+    previous_number = 0
     for name, content in storage.items():
         number = len(entries)
-        if previous_count:
-            entries[previous_count][3] = number
+        if previous_number:
+            entries[previous_number][3] = number
         else:
             entries[parent][4] = number
         if isinstance(content, bytes):
@@ -52,7 +52,7 @@ def _add(storage: Storage, entries: list[list[object]], parent: int, mini: bytea
         else:
             entries.append([name, 1, _NONE, _NONE, _NONE, 0, 0])
             _add(content, entries, number, mini, chain)
-        previous_count = number
+        previous_number = number
 
 
 def _entry(entry: list[object]) -> bytes:
@@ -64,8 +64,8 @@ def _entry(entry: list[object]) -> bytes:
 
 def msg(**more: bytes) -> bytes:
     """A mail with two attachments: a file, and a mail."""
-    sent_time = int((datetime(2026, 10, 5, 8) - datetime(1601, 1, 1)).total_seconds()) * 10**7
-    properties = bytes(32) + struct.pack("<HHIQ", 0x0040, 0x0039, 6, sent_time)
+    filetime = int((datetime(2026, 10, 5, 8) - datetime(1601, 1, 1)).total_seconds()) * 10**7
+    properties = bytes(32) + struct.pack("<HHIQ", 0x0040, 0x0039, 6, filetime)
     inner = _message("Inside", "Deep stones.") | {"__properties_version1.0": bytes(24)}
     return ole_of(
         _message("Old Störnes", "Basalt is dark.")
@@ -98,12 +98,12 @@ def xls(more: bytes = b"") -> bytes:
     """A sheet of four cells, with further records."""
     name, end = b"Weights", record(0x000A)
     begin = _begin(5)
-    index = len(begin) + 4 + 8 + len(name) + len(end)
-    sheet = record(0x0085, struct.pack("<IBBBB", index, 0, 0, len(name), 0) + name)
+    sheet_offset = len(begin) + 4 + 8 + len(name) + len(end)
+    sheet = record(0x0085, struct.pack("<IBBBB", sheet_offset, 0, 0, len(name), 0) + name)
     words = ((0, 0, b"stone"), (0, 1, b"t"), (1, 0, b"basalt"))
     cells = [
-        record(0x0204, struct.pack("<4HB", row, index, 0, len(cell_text), 0) + cell_text)
-        for row, index, cell_text in words
+        record(0x0204, struct.pack("<4HB", row, sheet_offset, 0, len(cell_text), 0) + cell_text)
+        for row, sheet_offset, cell_text in words
     ]
     cells.append(record(0x0203, struct.pack("<3Hd", 1, 1, 0, 3.0)))
     return ole_of({"Workbook": begin + sheet + end + _begin(16) + b"".join(cells) + more + end})

@@ -49,13 +49,13 @@ def zip_of(members: Mapping[str, bytes | str], compression: int = zipfile.ZIP_DE
 def changed_zip(data: bytes, members: Mapping[str, bytes | str]) -> bytes:
     """An archive with some members added or replaced."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        record = {name: archive.read(name) for name in archive.namelist()}
-    return zip_of(record | dict(members))
+        original_members = {name: archive.read(name) for name in archive.namelist()}
+    return zip_of(original_members | dict(members))
 
 
-def tar_of(members: Mapping[str, bytes], text: str = "w") -> bytes:
+def tar_of(members: Mapping[str, bytes], mode: str = "w") -> bytes:
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=text) as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=out, mode=mode) as archive:  # type: ignore[call-overload]
         for name, content in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
@@ -90,8 +90,8 @@ def pptx() -> bytes:
     first.shapes.title.text = "Walls"
     first.shapes.add_textbox(0, 0, Inches(1), Inches(1)).text_frame.text = "Basalt is dark."
     table = first.shapes.add_table(2, 2, 0, 0, Inches(2), Inches(1)).table
-    for index, text in enumerate(("stone", "t", "basalt", "3.0")):
-        table.cell(index // 2, index % 2).text = text
+    for cell_number, text in enumerate(("stone", "t", "basalt", "3.0")):
+        table.cell(cell_number // 2, cell_number % 2).text = text
     first.notes_slide.notes_text_frame.text = "Speak slowly."
     second = slides.slides.add_slide(slides.slide_layouts[6])
     second.shapes.add_picture(io.BytesIO(PIXEL), 0, 0)
@@ -118,12 +118,12 @@ def xlsx(sheets: Mapping[str, str] | None = None, states: Mapping[str, str] | No
     relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006/relationships"
     listed = "".join(
-        f'<sheet name="{name}" sheetId="{index}" state="{(states or {}).get(name, "visible")}" r:id="r{index}"/>'
-        for index, name in enumerate(sheets, 1)
+        f'<sheet name="{name}" sheetId="{sheet_number}" state="{(states or {}).get(name, "visible")}" r:id="r{sheet_number}"/>'
+        for sheet_number, name in enumerate(sheets, 1)
     )
     linked = "".join(
-        f'<Relationship Id="r{index}" Type="{relations}/worksheet" Target="worksheets/sheet{index}.xml"/>'
-        for index in range(1, len(sheets) + 1)
+        f'<Relationship Id="r{sheet_number}" Type="{relations}/worksheet" Target="worksheets/sheet{sheet_number}.xml"/>'
+        for sheet_number in range(1, len(sheets) + 1)
     )
     members = {
         "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
@@ -133,8 +133,8 @@ def xlsx(sheets: Mapping[str, str] | None = None, states: Mapping[str, str] | No
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}">{linked}</Relationships>',
         "docProps/core.xml": "<p xmlns:dc='http://purl.org/dc/elements/1.1/'><dc:creator>Ann Lee</dc:creator></p>",
     }
-    for index, xml in enumerate(sheets.values(), 1):
-        members[f"xl/worksheets/sheet{index}.xml"] = (
+    for sheet_number, xml in enumerate(sheets.values(), 1):
+        members[f"xl/worksheets/sheet{sheet_number}.xml"] = (
             f'<worksheet xmlns="{main}"><sheetData>{xml}</sheetData></worksheet>'
         )
     return zip_of(members)

@@ -33,24 +33,24 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 
 def _broken(data: bytes, chance: random.Random) -> bytes:
-    content = bytearray(data)
+    mutated = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 5, 20))):
-        index = chance.randrange(len(content) + 1)
+        position = chance.randrange(len(mutated) + 1)
         size = chance.choice((1, 2, 4, 16, 100))
-        extra_index = chance.randrange(7)
-        if extra_index == 0:
-            del content[index:]
-        elif extra_index == 1:
-            del content[index : index + size]
-        elif extra_index == 2:
-            content[index : index + size] = chance.randbytes(size)
-        elif extra_index == 3:
-            content[index:index] = content[index : index + size] * chance.choice((1, 3, 50))
-        elif extra_index == 4:
-            content[index:index] = chance.choice(_WORDS) * chance.choice((1, 3, 500))
-        elif extra_index == 5:
+        kind = chance.randrange(7)
+        if kind == 0:
+            del mutated[position:]
+        elif kind == 1:
+            del mutated[position : position + size]
+        elif kind == 2:
+            mutated[position : position + size] = chance.randbytes(size)
+        elif kind == 3:
+            mutated[position:position] = mutated[position : position + size] * chance.choice((1, 3, 50))
+        elif kind == 4:
+            mutated[position:position] = chance.choice(_WORDS) * chance.choice((1, 3, 500))
+        elif kind == 5:
             number = chance.choice(_NUMBERS)
-            content[index : index + len(number)] = number
-        elif content:
-            content[index % len(content)] ^= 1 << chance.randrange(8)
-    return bytes(content)
+            mutated[position : position + len(number)] = number
+        elif mutated:
+            mutated[position % len(mutated)] ^= 1 << chance.randrange(8)
+    return bytes(mutated)

@@ -27,18 +27,18 @@ class Sheet:
 
 def pdf(sheets: Sequence[Sheet], *, objects: Sequence[bytes] = (), catalog: bytes = b"", info: bytes = b"") -> bytes:
     """A file of some pages; objects are numbered from `FIRST`, and what the pages are made of comes after them."""
-    contents: list[bytes] = [b"", b"", *objects]
+    bodies: list[bytes] = [b"", b"", *objects]
     kids = []
     for sheet in sheets:
-        contents.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(sheet.drawn), sheet.drawn))
-        contents.append(
+        bodies.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(sheet.drawn), sheet.drawn))
+        bodies.append(
             b"<< /Type /Page /Parent 2 0 R /MediaBox %s /Contents %d 0 R /Resources << %s %s >> %s >>"
-            % (sheet.box, len(contents), FONTS, sheet.resources, sheet.entries)
+            % (sheet.box, len(bodies), FONTS, sheet.resources, sheet.entries)
         )
-        kids.append(b"%d 0 R" % len(contents))
-    contents[0] = b"<< /Type /Catalog /Pages 2 0 R %s >>" % catalog
-    contents[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
-    return pdf_file([*contents, b"<< %s >>" % info], b"/Info %d 0 R" % (len(contents) + 1))
+        kids.append(b"%d 0 R" % len(bodies))
+    bodies[0] = b"<< /Type /Catalog /Pages 2 0 R %s >>" % catalog
+    bodies[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
+    return pdf_file([*bodies, b"<< %s >>" % info], b"/Info %d 0 R" % (len(bodies) + 1))
 
 
 def text(x: float, y: float, characters: str, *, size: float = 10, bold: bool = False) -> bytes:
@@ -47,9 +47,9 @@ def text(x: float, y: float, characters: str, *, size: float = 10, bold: bool = 
     return b"BT /F%d %g Tf %g %g Td (%s) Tj ET\n" % (2 if bold else 1, size, x, y, escaped)
 
 
-def lines(x: float, y: float, *texts: str, leading: float = 12, size: float = 10) -> bytes:
+def lines(x: float, y: float, *words: str, leading: float = 12, size: float = 10) -> bytes:
     """Lines below each other."""
-    return b"".join(text(x, y - number * leading, line, size=size) for number, line in enumerate(texts))
+    return b"".join(text(x, y - number * leading, line, size=size) for number, line in enumerate(words))
 
 
 def rules(*strokes: tuple[float, float, float, float]) -> bytes:

@@ -45,10 +45,10 @@ def play_docling(monkeypatch: pytest.MonkeyPatch, convert: Any) -> None:
 
 
 def test_docling_is_asked_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[Any] = []
+    calls: list[Any] = []
 
     def convert(source: Any, *, raises_on_error: bool, max_num_pages: int) -> Any:
-        results.append((source, raises_on_error, max_num_pages))
+        calls.append((source, raises_on_error, max_num_pages))
         document = SimpleNamespace(
             pages={2: None, 1: None, 3: None}, export_to_markdown=lambda page_no=0: PAGES[page_no - 1]
         )
@@ -56,7 +56,7 @@ def test_docling_is_asked_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
     play_docling(monkeypatch, convert)
     expect_pages(DoclingReader())
-    assert results == [(("a.pdf", b"x"), True, 5000)]
+    assert calls == [(("a.pdf", b"x"), True, 5000)]
     assert DoclingReader().read(Blob("a.pdf", b"x")).warnings == ("Docling: a page was dark",)
 
 
@@ -82,10 +82,10 @@ def play_xberg(monkeypatch: pytest.MonkeyPatch, extract: Any) -> None:
 
 
 def test_xberg_is_asked_for_pages_of_markdown_also_where_a_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[Any] = []
+    calls: list[Any] = []
 
     async def extract(given: Any, options: Any) -> Any:
-        results.append((given, options))
+        calls.append((given, options))
         names = ("title", "authors", "created_at", "modified_at", "subject", "keywords", "language")
         metadata = SimpleNamespace(**dict.fromkeys(names), errors=[])
         pages = [SimpleNamespace(content=page) for page in PAGES]
@@ -98,8 +98,8 @@ def test_xberg_is_asked_for_pages_of_markdown_also_where_a_loop_runs(monkeypatch
         expect_pages(XbergReader())
 
     asyncio.run(within_a_loop())
-    inputs, options = results[0]
-    assert (inputs.kind, inputs.bytes, inputs.filename) == ("bytes", b"x", "a.pdf")
+    extract_input, options = calls[0]
+    assert (extract_input.kind, extract_input.bytes, extract_input.filename) == ("bytes", b"x", "a.pdf")
     assert (options.output_format, options.use_cache, options.disable_ocr) == ("markdown", False, True)
 
 
@@ -149,8 +149,8 @@ def test_what_pandoc_writes_is_read_as_markdown(monkeypatch: pytest.MonkeyPatch,
     assert [heading.text for heading in document.headings] == ["Walls"]
     assert document.regions[0].rows == (("stone", "t"), ("basalt", "3.0"))
     assert (document.id.endswith(".pandoc"), reading.warnings) == (True, ("pandoc: careful",))
-    parts = (tmp_path / "asked").read_text().split()
-    assert {"--sandbox", "--from=latex", "-M1024M"} <= set(parts)
+    arguments = (tmp_path / "asked").read_text().split()
+    assert {"--sandbox", "--from=latex", "-M1024M"} <= set(arguments)
 
 
 @pytest.mark.slow

@@ -96,8 +96,8 @@ def with_wrong_bytes(members: Mapping[str, bytes], name: str) -> bytes:
     data = bytearray(zip_of(members))
     member = zipfile.ZipFile(io.BytesIO(data)).getinfo(name)
     start = member.header_offset + 30 + len(name.encode())
-    for index in range(start + member.compress_size // 2, start + member.compress_size):
-        data[index] ^= 0x5A
+    for position in range(start + member.compress_size // 2, start + member.compress_size):
+        data[position] ^= 0x5A
     return bytes(data)
 
 
@@ -139,9 +139,7 @@ def texts(members: Mapping[str, bytes], name: str) -> Iterator[str]:
         yield from texts(members, relations)
     elif name.endswith(("sheet1.xml", ".xhtml")):
         yield from (
-            members[other_text].decode()
-            for other_text in ("xl/sharedStrings.xml", "OEBPS/toc.ncx")
-            if other_text in members
+            members[member].decode() for member in ("xl/sharedStrings.xml", "OEBPS/toc.ncx") if member in members
         )
 
 

@@ -24,7 +24,7 @@ def read(data: bytes) -> Reading:
     return DocxReader().read(Blob("a.docx", data))
 
 
-def written(document: Any) -> None:
+def write_document(document: Any) -> None:
     document.core_properties.title = ""
     document.add_heading("Old Stones", 0)
     document.add_paragraph("An introduction.")
@@ -38,7 +38,7 @@ def written(document: Any) -> None:
 
 
 def test_paragraphs_headings_and_tables_come_in_order() -> None:
-    document = read(docx_of(written)).document
+    document = read(docx_of(write_document)).document
     assert document.text.split("\n\n") == [
         "Old Stones",
         "An introduction.",

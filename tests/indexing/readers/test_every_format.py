@@ -179,8 +179,8 @@ def test_notes_lists_and_comments_of_opendocument() -> None:
 
 
 def test_comments_of_opendocument_stand_under_their_author_and_leave_the_values_of_cells_alone() -> None:
-    message = "<office:annotation><dc:creator>Ann</dc:creator><dc:date>2024-01-01</dc:date><text:p>Really?</text:p>"
-    comment = f"{message}<text:p>No.</text:p></office:annotation>"
+    annotation = "<office:annotation><dc:creator>Ann</dc:creator><dc:date>2024-01-01</dc:date><text:p>Really?</text:p>"
+    comment = f"{annotation}<text:p>No.</text:p></office:annotation>"
     text = read("a.odt", odf(f"<text:p>Basalt{comment} is dark.</text:p>")).document.text
     assert text == "Basalt [1] is dark.\n\n[1] Ann: Really? No."
     cell = f"<table:table-cell>{comment}<text:p>3.0</text:p></table:table-cell>"
@@ -193,8 +193,8 @@ def test_comments_of_opendocument_stand_under_their_author_and_leave_the_values_
 def test_headers_and_footers_of_opendocument_are_counted() -> None:
     style = 'xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"'
     text = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
-    nearby_text = "<style:header><text:p>Memo</text:p></style:header><style:footer><text:p/></style:footer>"
-    styles = f"<styles {style} {text}><style:master-page>{nearby_text}</style:master-page></styles>"
+    margins = "<style:header><text:p>Memo</text:p></style:header><style:footer><text:p/></style:footer>"
+    styles = f"<styles {style} {text}><style:master-page>{margins}</style:master-page></styles>"
     reading = read("a.odt", changed_zip(odf("<text:p>Basalt.</text:p>"), {"styles.xml": styles}))
     assert (reading.document.text, reading.dropped) == ("Basalt.", (("headers and footers", 1),))
 

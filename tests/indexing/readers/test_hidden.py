@@ -208,8 +208,10 @@ def test_hidden_sheets_rows_and_tracked_cells_of_an_ods_are_left_out() -> None:
         cell = f"<table:table-cell><text:p>{text}</text:p></table:table-cell>"
         return f"<table:table-row table:visibility='{visibility}'>{cell}</table:table-row>"
 
-    previous_text = "<table:tracked-changes><table:previous><text:p>z</text:p></table:previous></table:tracked-changes>"
-    sheets = previous_text + sheet("One", row("a"), row("b", "collapse"), row("c", "filter"), row("", "collapse"))
+    tracked_changes = (
+        "<table:tracked-changes><table:previous><text:p>z</text:p></table:previous></table:tracked-changes>"
+    )
+    sheets = tracked_changes + sheet("One", row("a"), row("b", "collapse"), row("c", "filter"), row("", "collapse"))
     sheets += sheet("Two", row("d"), style="Off") + sheet("Three", row("e"))
     hidden = odf_style("table", "Off", '<style:table-properties table:display="false"/>')
     reading = OdfReader().read(Blob("a.ods", odf(sheets, "spreadsheet", hidden)))

@@ -41,11 +41,11 @@ def test_entities_are_not_declared(head: str) -> None:
         ("a.pptx", "ppt/presentation.xml"),
     ):
         try:
-            result = read(name, changed_zip(FIXTURES[name](), {part: f"<?xml version='1.0'?>{head}]><x>&a;</x>"}))
+            reading = read(name, changed_zip(FIXTURES[name](), {part: f"<?xml version='1.0'?>{head}]><x>&a;</x>"}))
         except SpoliaError:
             continue
-        assert len(result.document.text) < 1000
-        assert "root:" not in result.document.text
+        assert len(reading.document.text) < 1000
+        assert "root:" not in reading.document.text
 
 
 DEEP = 100_000
@@ -133,11 +133,11 @@ def test_a_sheet_of_old_excel_that_says_to_be_large_does_not_fill_the_memory(far
 
 @pytest.mark.slow
 def test_rows_that_are_empty_cost_nothing_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[object] = []
-    monkeypatch.setattr(excel, "_plain_cell", lambda cell: str(results.append(cell) or cell))  # type: ignore[func-returns-value]
+    cells: list[object] = []
+    monkeypatch.setattr(excel, "_plain_cell", lambda cell: str(cells.append(cell) or cell))  # type: ignore[func-returns-value]
     text = read("a.xls", xls(record(0x0203, struct.pack("<3Hd", 60_000, 200, 0, 7.5)))).document.text
     assert text.endswith("basalt | 3.0\n\n7.5")
-    assert len(results) == 3 * 201
+    assert len(cells) == 3 * 201
 
 
 def test_a_book_of_old_excel_whose_sectors_go_in_circles_is_refused() -> None:
@@ -222,11 +222,11 @@ def test_locked_documents_say_so(name: str) -> None:
 
 
 def test_a_file_that_is_two_things_is_read_as_what_its_name_says() -> None:
-    content = b"%PDF-1.4\n% \n" + zip_of({"one.txt": "Basalt is dark."})
+    ambiguous = b"%PDF-1.4\n% \n" + zip_of({"one.txt": "Basalt is dark."})
     reader = reader_of("a.zip", by_suffix())
-    assert [part.data for part in reader.parts(Blob("a.zip", content))] == [b"Basalt is dark."]  # type: ignore[union-attr]
+    assert [part.data for part in reader.parts(Blob("a.zip", ambiguous))] == [b"Basalt is dark."]  # type: ignore[union-attr]
     with pytest.raises(DocumentError, match="it is a PDF"):
-        read("a.txt", content)
+        read("a.txt", ambiguous)
 
 
 @pytest.mark.slow

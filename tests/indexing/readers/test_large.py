@@ -16,7 +16,7 @@ from spolia.indexing.readers.text import TextReader
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "LARGEST", 1000)
     monkeypatch.setattr(text, "PART_BYTES", 500)
     monkeypatch.setattr(text, "PART_ROWS", 20)

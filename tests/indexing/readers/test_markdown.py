@@ -54,8 +54,8 @@ def test_hostile_repetition_takes_linear_time(piece: str) -> None:
 
 
 def test_front_matter_is_metadata() -> None:
-    message = "title: T\nauthors: [Ann, Bob]\nauthor: Cy\nyear: 1931\ndraft: true\ndate: 2026-01-31\nodd: {a: 1}"
-    assert read(f"---\n{message}\nfile_size: 3\nshare: .nan\n1: one\n---\nText.").meta == (
+    front_matter = "title: T\nauthors: [Ann, Bob]\nauthor: Cy\nyear: 1931\ndraft: true\ndate: 2026-01-31\nodd: {a: 1}"
+    assert read(f"---\n{front_matter}\nfile_size: 3\nshare: .nan\n1: one\n---\nText.").meta == (
         ("author", "Ann"),
         ("author", "Bob"),
         ("author", "Cy"),
@@ -66,9 +66,9 @@ def test_front_matter_is_metadata() -> None:
 
 
 def test_moments_of_the_front_matter_are_in_utc() -> None:
-    message = "date: 2026-01-31 10:00:00\nmodified: '2026-01-31T10:00:00-05:00'\n"
-    message += "seen: 2026-01-31T10:00:00+01:00\nday: 2026-01"
-    assert read(f"---\n{message}\n---\nText.").meta == (
+    front_matter = "date: 2026-01-31 10:00:00\nmodified: '2026-01-31T10:00:00-05:00'\n"
+    front_matter += "seen: 2026-01-31T10:00:00+01:00\nday: 2026-01"
+    assert read(f"---\n{front_matter}\n---\nText.").meta == (
         ("date", "2026-01-31T10:00:00Z"),
         ("modified", "2026-01-31T15:00:00Z"),
         ("seen", "2026-01-31T09:00:00Z"),

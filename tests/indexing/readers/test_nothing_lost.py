@@ -134,8 +134,8 @@ def strict_docx() -> bytes:
 def numbered_docx() -> bytes:
     """Headings `1`, `1.1` and items `(a)`, `(b)`, as numbering says; nothing of it stands in the text."""
     levels = "".join(
-        f'<w:lvl w:ilvl="{index}"><w:start w:val="1"/><w:numFmt w:val="decimal"/><w:lvlText w:val="{text}"/></w:lvl>'
-        for index, text in enumerate(("%1", "%1.%2"))
+        f'<w:lvl w:ilvl="{depth}"><w:start w:val="1"/><w:numFmt w:val="decimal"/><w:lvlText w:val="{text}"/></w:lvl>'
+        for depth, text in enumerate(("%1", "%1.%2"))
     )
     letters = '<w:lvl w:ilvl="0"><w:start w:val="1"/><w:numFmt w:val="lowerLetter"/><w:lvlText w:val="(%1)"/></w:lvl>'
     numbering = (

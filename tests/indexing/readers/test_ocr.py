@@ -29,16 +29,16 @@ SAID = ["Spolia are stones that builders", "take from older buildings.", "Marble
 TESSERACT = pytest.mark.skipif(not shutil.which("tesseract"), reason="needs Tesseract: apt-get install tesseract-ocr")
 
 
-def letters(texts: list[str] = SAID, *, size: int = 42) -> Any:
+def letters(words: list[str] = SAID, *, size: int = 42) -> Any:
     """A picture of lines of text, at 300 dots per inch."""
-    image = Image.new("L", (1200, 200 + 80 * len(texts)), 255)
+    image = Image.new("L", (1200, 200 + 80 * len(words)), 255)
     draw = ImageDraw.Draw(image)
-    for number, line in enumerate(texts):
+    for number, line in enumerate(words):
         draw.text((100, 100 + 80 * number), line, fill=0, font=ImageFont.load_default(size))
     return image
 
 
-def saved(image: Any, format: str, **settings: Any) -> bytes:
+def encode_image(image: Any, format: str, **settings: Any) -> bytes:
     out = io.BytesIO()
     image.save(out, format, **settings)
     return out.getvalue()
@@ -46,13 +46,13 @@ def saved(image: Any, format: str, **settings: Any) -> bytes:
 
 def scan(image: Any, *, rotate: int = 0) -> bytes:
     """A PDF with one page that is a picture."""
-    data = saved(image, "JPEG", quality=90)
+    data = encode_image(image, "JPEG", quality=90)
     entries = b"/Type /XObject /Subtype /Image /ColorSpace /DeviceGray /BitsPerComponent 8 /Filter /DCTDecode"
     object = stream(entries + b" /Width %d /Height %d" % image.size, data)
     width, height = (side * 72 / 300 for side in image.size)
-    content = b"q %g 0 0 %g 0 0 cm /P Do Q" % (width, height)
+    drawing = b"q %g 0 0 %g 0 0 cm /P Do Q" % (width, height)
     sheet = Sheet(
-        content, b"/Rotate %d" % rotate, b"/XObject << /P %d 0 R >>" % FIRST, b"[0 0 %g %g]" % (width, height)
+        drawing, b"/Rotate %d" % rotate, b"/XObject << /P %d 0 R >>" % FIRST, b"[0 0 %g %g]" % (width, height)
     )
     return pdf([sheet, Sheet(text(60, 700, "A page with text.")), Sheet(b"")], objects=[object])
 
@@ -65,10 +65,10 @@ def test_what_lacked_tesseract_is_read_again_when_it_is_there(
     folder, corpus = tmp_path / "scans", Corpus(f"{tmp_path}/s.spolia")
     folder.mkdir()
     (folder / "a.pdf").write_bytes(scan(letters()))
-    (folder / "b.png").write_bytes(saved(letters(["Basalt is heavy."]), "PNG", dpi=(300, 300)))
+    (folder / "b.png").write_bytes(encode_image(letters(["Basalt is heavy."]), "PNG", dpi=(300, 300)))
     (folder / "plain.txt").write_text("Nothing was missing here.")
     with zipfile.ZipFile(folder / "c.zip", "w") as packed:
-        packed.writestr("d.png", saved(letters(["Granite is heavier."]), "PNG", dpi=(300, 300)))
+        packed.writestr("d.png", encode_image(letters(["Granite is heavier."]), "PNG", dpi=(300, 300)))
         packed.writestr("e.txt", "Nor here.")
     path = os.environ["PATH"]
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -128,7 +128,7 @@ def test_without_tesseract_the_report_says_how_to_install_it(monkeypatch: pytest
     assert reading.empty_pages == (1, 3)
     assert reading.warnings[0].startswith("1 of 3 pages have no text (1); they need OCR: Tesseract is not installed (")
     assert "apt-get install tesseract-ocr" in reading.warnings[0]
-    picture = ImageReader().read(Blob("a.png", saved(letters(), "PNG")))
+    picture = ImageReader().read(Blob("a.png", encode_image(letters(), "PNG")))
     assert picture.document.text == ""
     assert "apt-get install tesseract-ocr" in picture.warnings[0]
 
@@ -141,7 +141,7 @@ def test_pages_with_text_need_no_tesseract(monkeypatch: pytest.MonkeyPatch, tmp_
 @TESSERACT
 @check_each("format", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP"])
 def test_pictures_of_every_format_are_read(format: str) -> None:
-    blob = Blob("a." + format.lower(), saved(letters(), format))
+    blob = Blob("a." + format.lower(), encode_image(letters(), format))
     reading = ImageReader().read(blob)
     assert reading.document.text.split("\n") == SAID
     assert reading.document.media_type == f"image/{format.lower()}"
@@ -154,7 +154,7 @@ def test_pictures_of_every_format_are_read(format: str) -> None:
 
 @TESSERACT
 def test_the_pages_of_a_fax_are_pages() -> None:
-    data = saved(letters(SAID[:2]), "TIFF", save_all=True, append_images=[letters(SAID[1:])], dpi=(300, 300))
+    data = encode_image(letters(SAID[:2]), "TIFF", save_all=True, append_images=[letters(SAID[1:])], dpi=(300, 300))
     document = ImageReader().read(Blob("a.tiff", data)).document
     assert document.text == "\n".join([*SAID[:2], *SAID[1:]])
     assert document.text[document.pages[1] :] == "\n".join(SAID[1:])
@@ -166,7 +166,7 @@ def test_the_pages_of_a_fax_are_pages() -> None:
 def test_a_description_in_the_file_stands_before_the_text() -> None:
     info = PngImagePlugin.PngInfo()
     info.add_text("Description", "A wall\x00 in  Rome")
-    reading = ImageReader().read(Blob("a.png", saved(letters(), "PNG", pnginfo=info)))
+    reading = ImageReader().read(Blob("a.png", encode_image(letters(), "PNG", pnginfo=info)))
     assert reading.document.text.split("\n") == ["A wall in Rome", *SAID]
     assert reading.document.regions[0].caption == "A wall in Rome"
 
@@ -174,7 +174,7 @@ def test_a_description_in_the_file_stands_before_the_text() -> None:
 def test_a_description_in_exif_is_found() -> None:
     exif = Image.Exif()
     exif[0x010E] = "A wall in Rome"
-    reading = ImageReader(ocr=None).read(Blob("a.jpg", saved(letters(), "JPEG", exif=exif)))
+    reading = ImageReader(ocr=None).read(Blob("a.jpg", encode_image(letters(), "JPEG", exif=exif)))
     assert reading.document.text == "A wall in Rome"
 
 
@@ -189,11 +189,11 @@ def test_dots_of_every_kind_are_seen(mode: str) -> None:
     else:
         image = letters().convert(mode)
     format = "TIFF" if mode == "CMYK" else "PNG"
-    assert ImageReader().read(Blob("a", saved(image, format))).document.text.split("\n") == SAID
+    assert ImageReader().read(Blob("a", encode_image(image, format))).document.text.split("\n") == SAID
 
 
 def test_of_an_animation_the_first_picture_is_read() -> None:
-    data = saved(letters(["One"]), "GIF", save_all=True, append_images=[letters(["Two"]), letters(["Three"])])
+    data = encode_image(letters(["One"]), "GIF", save_all=True, append_images=[letters(["Two"]), letters(["Three"])])
     assert ImageReader(ocr=None).read(Blob("a.gif", data)).dropped == (("further pictures", 2),)
 
 
@@ -202,7 +202,7 @@ def png_claiming(width: int, height: int) -> bytes:
     import struct
     import zlib
 
-    data = saved(Image.new("L", (1, 1)), "PNG")
+    data = encode_image(Image.new("L", (1, 1)), "PNG")
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     return data[:16] + head + struct.pack(">I", zlib.crc32(b"IHDR" + head)) + data[33:]
 
@@ -214,7 +214,9 @@ def test_a_picture_that_claims_far_too_many_dots_is_refused_before_it_is_decoded
         ImageReader().read(Blob("a.png", png_claiming(12_000, 11_000)))
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"\x89PNG\r\n\x1a\n", saved(letters(), "PNG")[:900], b"%PDF-1.4"])
+@pytest.mark.parametrize(
+    "data", [b"", b"hello", b"\x89PNG\r\n\x1a\n", encode_image(letters(), "PNG")[:900], b"%PDF-1.4"]
+)
 def test_damaged_pictures_say_what_was_there(data: bytes) -> None:
     with pytest.raises(DocumentError, match=r"a\.png is not a readable picture: .*begins with") as error:
         ImageReader().read(Blob("a.png", data))

@@ -26,7 +26,7 @@ def e(text: str, name: str = "e") -> str:
     return f"<m:{name}>{r(text)}</m:{name}>"
 
 
-def made(xml: str) -> str:
+def latex_of(xml: str) -> str:
     return to_latex(fromstring(f'<m:oMath xmlns:m="{M}">{xml}</m:oMath>'))
 
 
@@ -59,14 +59,14 @@ def made(xml: str) -> str:
     ],
 )  # fmt: skip
 def test_each_element_is_latex(xml: str, text: str) -> None:
-    assert made(xml) == text
+    assert latex_of(xml) == text
 
 
 def test_nesting_is_bounded_and_keeps_the_text() -> None:
     xml = r("x")
     for _ in range(200):
         xml = f"<m:nary><m:sub>{xml}</m:sub><m:sup/>{e('y')}</m:nary>"
-    assert made(xml).count("y") == 200
+    assert latex_of(xml).count("y") == 200
 
 
 A = 'xmlns:a14="http://schemas.microsoft.com/office/drawing/2010/main"'
@@ -80,7 +80,7 @@ def test_a_pptx_shows_its_formulas_in_texts_cells_and_titles_and_not_the_picture
         frame.text = "So "
         frame.paragraphs[0]._p.append(parse_xml(f'<a14:m {A} xmlns:m="{M}">{formula}</a14:m>'))
 
-    def doubled(shape: Any) -> None:
+    def add_fallback(shape: Any) -> None:
         mc = "http://schemas.openxmlformats.org/markup-compatibility/2006"
         alternatives = parse_xml(
             f'<mc:AlternateContent xmlns:mc="{mc}"><mc:Choice {A} Requires="a14"/><mc:Fallback/></mc:AlternateContent>'
@@ -101,7 +101,7 @@ def test_a_pptx_shows_its_formulas_in_texts_cells_and_titles_and_not_the_picture
     add(table.table.cell(0, 0).text_frame, f"<m:oMath><m:sSup>{e('x')}{e('2', 'sup')}</m:sSup></m:oMath>")
     table.table.cell(0, 1).text = "area"
     for shape in (text, table):
-        doubled(shape)
+        add_fallback(shape)
     out = io.BytesIO()
     slides.save(out)
     document = PptxReader().read(Blob("a.pptx", out.getvalue())).document

@@ -93,9 +93,9 @@ def test_a_word_is_not_joined_with_a_table_or_a_heading_that_the_file_has_next()
 
 def test_every_line_has_its_box_in_points_from_the_upper_left_corner() -> None:
     document = read(pdf([Sheet(text(60, 700, "First line")), Sheet(lines(60, 700, "One", "Two"))])).document
-    data = {document.text[start:end]: box for start, end, box in document.boxes}
-    assert [(line, box.page) for line, box in data.items()] == [("First line", 1), ("One", 2), ("Two", 2)]
-    box = data["First line"]
+    box_by_line = {document.text[start:end]: box for start, end, box in document.boxes}
+    assert [(line, box.page) for line, box in box_by_line.items()] == [("First line", 1), ("One", 2), ("Two", 2)]
+    box = box_by_line["First line"]
     assert 60 <= box.left < 62
     assert 91 < box.top < 95  # the letters are less than 10 points high, and stand on 800 - 700
     assert 99 < box.bottom < 103

@@ -29,27 +29,27 @@ def read(data: bytes) -> Reading:
     return READER.read(Blob("a.pdf", data))
 
 
-def sound(reading: Reading) -> None:
+def assert_sound(reading: Reading) -> None:
     """What every reading keeps to, whatever was read."""
     document = reading.document
     document.text.encode()
     ends = [*document.pages[1:], len(document.text) + 1]
     assert all(start < end for start, end in zip(document.pages, ends, strict=True))
-    previous_value = 0
+    previous_start = 0
     for start, end, box in document.boxes:
-        assert previous_value <= start <= end <= len(document.text)
+        assert previous_start <= start <= end <= len(document.text)
         assert all(map(math.isfinite, (box.left, box.top, box.right, box.bottom)))
         assert box.left <= box.right
         assert box.top <= box.bottom
         assert 1 <= box.page <= len(document.pages)
-        previous_value = start
+        previous_start = start
     for region in document.regions:
         assert 0 <= region.start <= region.end <= len(document.text)
     for heading in document.headings:
         assert 0 <= heading.start < len(document.text)
 
 
-def rich() -> bytes:
+def rich_pdf() -> bytes:
     """A file with a bit of everything."""
     table = rules(*[(60, y, 360, y) for y in (500, 480, 460)], *[(x, 500, x, 460) for x in (60, 210, 360)])
     words = text(70, 487, "Stone") + text(220, 487, "Weight") + text(70, 467, "Tuff")
@@ -67,10 +67,10 @@ def rich() -> bytes:
         resources=b"/XObject << /P %d 0 R /R %d 0 R >>" % (FIRST, FIRST + 2),
     )  # fmt: skip
     back = lines(60, 700, "One", "Two") + lines(60, 760, "Above")
-    content = b"<< /Type /Filespec /F (prices.csv) /EF << /F %d 0 R >> >>" % (FIRST + 3)
+    attachment = b"<< /Type /Filespec /F (prices.csv) /EF << /F %d 0 R >> >>" % (FIRST + 3)
     outline = b"<< /Type /Outlines /First %d 0 R /Last %d 0 R >>" % (FIRST + 6, FIRST + 6)
     item = b"<< /Title (One) /Parent %d 0 R /Dest [%d 0 R /Fit] >>" % (FIRST + 5, FIRST + 10)
-    objects = [image, field, form, stream(b"/Type /EmbeddedFile", b"a,b\n1,2\n"), content, outline, item]
+    objects = [image, field, form, stream(b"/Type /EmbeddedFile", b"a,b\n1,2\n"), attachment, outline, item]
     return pdf(
         [sheet, Sheet(back)],
         objects=objects,
@@ -79,10 +79,10 @@ def rich() -> bytes:
     )
 
 
-def read_or_refused(data: bytes) -> None:
+def read_or_refuse(data: bytes) -> None:
     """Nothing else may become of a file."""
     try:
-        sound(read(data))
+        assert_sound(read(data))
     except DocumentError as error:
         message = str(error)
     else:
@@ -92,16 +92,16 @@ def read_or_refused(data: bytes) -> None:
 
 
 def test_the_file_that_is_broken_below_is_sound() -> None:
-    reading = read(rich())
-    sound(reading)
+    reading = read(rich_pdf())
+    assert_sound(reading)
     assert {region.kind for region in reading.document.regions} == {"table", "image"}
     assert len(reading.images) == 1
 
 
 def test_every_truncation_is_read_or_refused() -> None:
-    data = rich()
+    data = rich_pdf()
     for end in range(0, len(data), 97):
-        read_or_refused(data[:end])
+        read_or_refuse(data[:end])
 
 
 @pytest.mark.slow
@@ -109,21 +109,21 @@ def test_every_truncation_is_read_or_refused() -> None:
 def test_mutations_are_read_or_refused(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(25):
-        data = bytearray(rich())
+        data = bytearray(rich_pdf())
         for _ in range(chance.randrange(1, 12)):
-            index = chance.randrange(len(data))
+            position = chance.randrange(len(data))
             kind = chance.randrange(4)
             if kind == 0:
-                data[index] = chance.randrange(256)
+                data[position] = chance.randrange(256)
             elif kind == 1:
-                del data[index : index + chance.randrange(1, 40)]
+                del data[position : position + chance.randrange(1, 40)]
             elif kind == 2:
-                data[index:index] = data[chance.randrange(len(data)) :][: chance.randrange(1, 60)]
+                data[position:position] = data[chance.randrange(len(data)) :][: chance.randrange(1, 60)]
             else:
-                data[index : index + 1] = chance.choice(
+                data[position : position + 1] = chance.choice(
                     [b"-1", b"99999999999", b"nan", b"0 0 R", b"<<", b"]", b"3 0 R"]
                 )
-        read_or_refused(bytes(data))
+        read_or_refuse(bytes(data))
 
 
 @check_each(
@@ -131,13 +131,13 @@ def test_mutations_are_read_or_refused(seed: int) -> None:
 )
 def test_pages_of_absurd_size_are_read(box: bytes) -> None:
     reading = read(pdf([Sheet(text(60, 700, "Words") + rules((0, 0, 1e30, 0)), box=box)]))
-    sound(reading)
+    assert_sound(reading)
     assert reading.document.text == "Words"
 
 
 def test_letters_at_absurd_places_are_read() -> None:
     page = b"BT /F1 10 Tf 1e38 1e38 Td (Far) Tj ET BT /F1 1e30 Tf 0 0 Td (Large) Tj ET BT /F1 0 Tf 9 9 Td (Flat) Tj ET"
-    sound(read(pdf([Sheet(page)])))
+    assert_sound(read(pdf([Sheet(page)])))
 
 
 def test_an_outline_that_leads_back_to_itself_ends() -> None:
@@ -145,11 +145,11 @@ def test_an_outline_that_leads_back_to_itself_ends() -> None:
         b"<< /Type /Outlines /First 4 0 R /Last 4 0 R >>",
         b"<< /Title (One) /Parent 3 0 R /First 4 0 R /Next 4 0 R /Dest [8 0 R /Fit] >>",
     ]
-    sound(read(pdf([Sheet(text(60, 700, "One"))], objects=items, catalog=b"/Outlines 3 0 R")))
+    assert_sound(read(pdf([Sheet(text(60, 700, "One"))], objects=items, catalog=b"/Outlines 3 0 R")))
 
 
 def test_pages_that_lead_back_to_themselves_end() -> None:
-    read_or_refused(rich().replace(b"/Type /Pages /Kids [", b"/Type /Pages /Kids [2 0 R "))
+    read_or_refuse(rich_pdf().replace(b"/Type /Pages /Kids [", b"/Type /Pages /Kids [2 0 R "))
 
 
 def test_a_form_within_itself_ends() -> None:
@@ -161,14 +161,14 @@ def test_a_form_within_itself_ends() -> None:
 def test_a_page_that_is_claimed_and_not_there_is_said() -> None:
     data = pdf_of([["One."], ["Two."]]).replace(b"/Count 2", b"/Count 3")
     reading = read(data)
-    sound(reading)
+    assert_sound(reading)
     assert reading.document.text.strip() == "One.\nTwo."
 
 
 def test_a_claim_of_a_billion_pages_is_not_believed() -> None:
     data = pdf_of([["One."]]).replace(b"/Count 1", b"/Count 1000000000")
     reading = read(data)
-    sound(reading)
+    assert_sound(reading)
     assert reading.document.text.strip() == "One."
 
 
@@ -211,7 +211,7 @@ def test_a_page_that_is_damaged_is_said_and_the_others_are_read() -> None:
     data = pdf_of([["One."], ["Two."], ["Three."]])
     second = data.index(b"/Type /Page /", data.index(b"(Two.)"))
     reading = read(data[:second] + b"/Type /Nono/" + data[second + 12 :])
-    sound(reading)
+    assert_sound(reading)
     assert "One." in reading.document.text
     assert "Three." in reading.document.text
 
@@ -226,7 +226,7 @@ WHOLE_FILE = {
 CODE = str(Path(pdf_reader.__file__).parent)
 
 
-def traced(on_call: Callable[[CodeType], None]) -> Reading:
+def read_traced(on_call: Callable[[CodeType], None]) -> Reading:
     """Read a file with a bit of everything; call `on_call` before each function of the PDF reader."""
 
     def trace(frame: FrameType, event: str, _: object) -> None:
@@ -236,7 +236,7 @@ def traced(on_call: Callable[[CodeType], None]) -> Reading:
     previous_tracer = sys.gettrace()
     sys.settrace(trace)
     try:
-        return read(rich())
+        return read(rich_pdf())
     finally:
         sys.settrace(previous_tracer)
 
@@ -244,8 +244,8 @@ def traced(on_call: Callable[[CodeType], None]) -> Reading:
 @pytest.mark.slow
 def test_a_failure_in_any_function_costs_only_its_unit() -> None:
     functions: dict[CodeType, None] = {}
-    assert read(rich()).warnings == ()  # all modules are loaded
-    traced(functions.setdefault)
+    assert read(rich_pdf()).warnings == ()  # all modules are loaded
+    read_traced(functions.setdefault)
     units = [code for code in functions if code.co_qualname.partition(".<locals>")[0] not in WHOLE_FILE]
     assert len(units) > 100
     for unit in units:
@@ -254,8 +254,8 @@ def test_a_failure_in_any_function_costs_only_its_unit() -> None:
             if code is unit:
                 raise ZeroDivisionError("injected")
 
-        reading = traced(fail)  # Python takes off a trace function that raises, so the unit fails once
-        sound(reading)
+        reading = read_traced(fail)  # Python takes off a trace function that raises, so the unit fails once
+        assert_sound(reading)
         assert any("injected" in warning for warning in reading.warnings), unit
         assert all(words in reading.document.text for words in ("Stones", "line.", "One", "Two")), unit
 

@@ -91,7 +91,7 @@ PASSAGES = {
 OTHERWISE = {("pp-habibi.pdf", "بيبي habibi"): "the glyphs have no sense; the word stands beside them, whole"}
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Ligatures apart, no blanks, no marks between cells: what one extractor has and another one has not."""
     return "".join(unicodedata.normalize("NFKC", text).replace(" | ", "").split())
 
@@ -117,10 +117,10 @@ def test_all_that_the_manifest_names_is_found(shared_datasets: Path) -> None:
                 read(shared_datasets, name)
             continue
         reading = read(shared_datasets, name)
-        for expected_value in row["must_contain"]:
-            assert (folded(expected_value) in folded(reading.document.text)) != ((name, expected_value) in OTHERWISE), (
+        for words in row["must_contain"]:
+            assert (fold(words) in fold(reading.document.text)) != ((name, words) in OTHERWISE), (
                 name,
-                expected_value,
+                words,
             )
         if row["needs_ocr"]:
             assert reading.ocr_pages or "need OCR" in reading.warnings[0]
@@ -165,12 +165,12 @@ def test_prose_of_real_files_is_no_table(shared_datasets: Path, name: str) -> No
 def test_the_headings_of_a_paper_without_an_outline(shared_datasets: Path) -> None:
     document = read(shared_datasets, "ar-roberta.pdf").document
     assert document.title == "RoBERTa: A Robustly Optimized BERT Pretraining Approach"
-    result = [(heading.level, heading.text) for heading in document.headings]
-    assert result[:6] == [
+    headings = [(heading.level, heading.text) for heading in document.headings]
+    assert headings[:6] == [
         (1, "Abstract"), (1, "1 Introduction"), (1, "2 Background"),
         (2, "2.1 Setup"), (2, "2.2 Architecture"), (2, "2.3 Training Objectives"),
     ]  # fmt: skip
-    assert (2, "4.2 Model Input Format and Next Sentence Prediction") in result
+    assert (2, "4.2 Model Input Format and Next Sentence Prediction") in headings
 
 
 def test_attached_files_of_a_real_file(shared_datasets: Path) -> None:

@@ -51,9 +51,9 @@ def test_a_table_between_rules_keeps_its_cells() -> None:
     page = text(60, 740, "Before the table.") + grid(60, 700) + cells(60, 700) + text(60, 600, "After the table.")
     reading = read(Sheet(page))
     (table,) = tables(reading)
-    message = "Stone | Weight | Price\nMarble | 2.7 | 90\nTuff | 1.4 | 12"
-    assert reading.document.text == f"Before the table.\n{message}\nAfter the table."
-    assert reading.document.text[table.start : table.end] == message
+    table_text = "Stone | Weight | Price\nMarble | 2.7 | 90\nTuff | 1.4 | 12"
+    assert reading.document.text == f"Before the table.\n{table_text}\nAfter the table."
+    assert reading.document.text[table.start : table.end] == table_text
     assert table.rows == ROWS
     assert table.box is not None
     assert (table.box.page, 60 < table.box.left < 70, 100 < table.box.top < 110) == (1, True, True)
@@ -64,9 +64,9 @@ def test_points_in_memory_are_those_that_pdfium_gives(monkeypatch: pytest.Monkey
     shapes = b"q 2 0 0 .5 10 20 cm 10 10 m 90 10 l 95 10 99 15 99 20 c 99 60 l h S 5 5 m 50 5 l 70 70 m 70 90 l h B Q "
     page = grid(60, 700) + cells(60, 700) + shapes + b"100 300 1 50 re f /R Do"
     sheet = Sheet(page, resources=b"/XObject << /R %d 0 R >>" % FIRST)
-    with closing(PdfDocument(pdf([sheet], objects=[form]))) as file, closing(file[0]) as session:
-        page_paths = PageObjects.of_page(session).of_kind(raw.FPDF_PAGEOBJ_PATH, 100)
-        (form_address,) = PageObjects.of_page(session).of_kind(raw.FPDF_PAGEOBJ_FORM, 100)
+    with closing(PdfDocument(pdf([sheet], objects=[form]))) as file, closing(file[0]) as opened_page:
+        page_paths = PageObjects.of_page(opened_page).of_kind(raw.FPDF_PAGEOBJ_PATH, 100)
+        (form_address,) = PageObjects.of_page(opened_page).of_kind(raw.FPDF_PAGEOBJ_FORM, 100)
         form_paths = PageObjects.of_form(form_address, 100).of_kind(raw.FPDF_PAGEOBJ_PATH, 100)
         paths = page_paths + form_paths
         counts = [raw.FPDFPath_CountSegments(cast(path, raw.FPDF_PAGEOBJECT)) for path in paths]
@@ -132,9 +132,9 @@ PROSE = [
     ],
 )
 def test_prose_is_no_table(drawn: bytes) -> None:
-    content = drawn + lines(60, 700, *PROSE)
+    drawing = drawn + lines(60, 700, *PROSE)
     two = drawn + lines(60, 700, *(line[:45] for line in PROSE)) + lines(310, 700, *(line[:45] for line in PROSE))
-    for page in (content, two):
+    for page in (drawing, two):
         reading = read(Sheet(page))
         assert not reading.document.regions
         assert "|" not in reading.document.text
@@ -169,14 +169,14 @@ def test_a_foot_that_is_drawn_early_stands_at_the_end_and_the_columns_stay() -> 
 
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_table_whose_text_is_rotated_keeps_its_cells(turn: int) -> None:
-    content = rules(*[(x, 100, x, 400) for x in (60, 80, 100, 120)], *[(60, y, 120, y) for y in (100, 200, 300, 400)])
+    drawing = rules(*[(x, 100, x, 400) for x in (60, 80, 100, 120)], *[(60, y, 120, y) for y in (100, 200, 300, 400)])
     for row, cells in enumerate(ROWS):
         for column, words in enumerate(cells):
             x, y = 60 + 20 * row + 13, 100 + 100 * column + 5
             if turn < 0:
                 x, y = 180 - x, 500 - y
-            content += b"BT /F1 10 Tf 0 %d %d 0 %g %g Tm (%s) Tj ET " % (turn, -turn, x, y, words.encode())
-    document = read(Sheet(text(60, 700, "Stones of the town and what they weigh") + content)).document
+            drawing += b"BT /F1 10 Tf 0 %d %d 0 %g %g Tm (%s) Tj ET " % (turn, -turn, x, y, words.encode())
+    document = read(Sheet(text(60, 700, "Stones of the town and what they weigh") + drawing)).document
     assert [region.rows for region in document.regions] == [ROWS]
     assert document.text.endswith("Stone | Weight | Price\nMarble | 2.7 | 90\nTuff | 1.4 | 12")
     first = document.boxes.find_overlapping(document.text.index("Stone |"), document.text.index("Stone |") + 1)[0]
@@ -186,16 +186,16 @@ def test_a_table_whose_text_is_rotated_keeps_its_cells(turn: int) -> None:
 @pytest.mark.parametrize("turn", [1, -1])
 def test_rotated_heads_of_narrow_columns_stand_in_their_cells(turn: int) -> None:
     rows = (("Name of the stone", "Weight (t)", "Price"), *ROWS[1:])
-    content = rules(*[(x, 100, x, 250) for x in (60, 120, 180, 240)], *[(60, y, 240, y) for y in (100, 120, 140, 250)])
+    drawing = rules(*[(x, 100, x, 250) for x in (60, 120, 180, 240)], *[(60, y, 240, y) for y in (100, 120, 140, 250)])
     for column, words in enumerate(rows[0]):
         x, y = (100 + 60 * column, 145) if turn > 0 else (95 + 60 * column, 245)
-        content += b"BT /F1 10 Tf 0 %d %d 0 %g %g Tm (%s) Tj ET " % (turn, -turn, x, y, words.encode())
+        drawing += b"BT /F1 10 Tf 0 %d %d 0 %g %g Tm (%s) Tj ET " % (turn, -turn, x, y, words.encode())
     body = [
         text(65 + 60 * column, 126 - 20 * row, words)
         for row, cells in enumerate(ROWS[1:])
         for column, words in enumerate(cells)
     ]
-    document = read(Sheet(text(60, 700, "Stones of the town and what they weigh") + content + b"".join(body))).document
+    document = read(Sheet(text(60, 700, "Stones of the town and what they weigh") + drawing + b"".join(body))).document
     assert [region.rows for region in document.regions] == [rows]
     first = document.boxes.find_overlapping(document.text.index("Name of"), document.text.index("Name of") + 1)[0]
     assert first.bottom - first.top > 60

@@ -57,7 +57,9 @@ def test_built_in_readers_stand_in_the_table_with_their_own_suffixes() -> None:
     own = {suffix: reader for reader in READERS for suffix in reader.suffixes}
     assert own == dict(by_suffix())
     assert by_suffix((*READERS,)) == by_suffix()
-    assert {type(by_suffix()[suffix]).__name__ for suffix in by_suffix()} == {type(item).__name__ for item in READERS}
+    assert {type(by_suffix()[suffix]).__name__ for suffix in by_suffix()} == {
+        type(built_in).__name__ for built_in in READERS
+    }
     assert READERS[1:3] == (READERS[1], READERS[2])
 
 

@@ -85,9 +85,9 @@ class Injection:
             return attempt(failures, unit, broken if number == at else read, *rest, **options)
 
         def noting(layout: Layout, unit: str, *rest: Any, **options: Any) -> None:
-            number, previous_count = len(self.units), len(layout)
+            number, previous_length = len(self.units), len(layout)
             write(layout, unit, *rest, **options)
-            self.written[number] = layout.text()[previous_count:]
+            self.written[number] = layout.text()[previous_length:]
 
         monkeypatch.setattr(UnitFailures, "attempt", failing)
         monkeypatch.setattr(Layout, "attempt", noting)
@@ -107,19 +107,19 @@ def test_a_unit_that_fails_costs_itself_only_and_is_reported(name: str, monkeypa
         units = Injection(patch)
         whole, parts, _ = read(name, data)
     assert whole is not None
-    for index in range(len(units.units)):
+    for unit_number in range(len(units.units)):
         with monkeypatch.context() as patch:
-            Injection(patch, index)
+            Injection(patch, unit_number)
             reading, left, problem = read(name, data)
         if reading is None:  # there is nothing in the file but this unit
-            assert words(units.written[index]) >= words(whole.document.text)
+            assert words(units.written[unit_number]) >= words(whole.document.text)
             assert "of the test" in problem
             continue
-        assert "of the test" in " ".join((*reading.warnings, problem)), units.units[index]
+        assert "of the test" in " ".join((*reading.warnings, problem)), units.units[unit_number]
         assert len(left) >= len(parts) - 1
-        if index in units.written:
+        if unit_number in units.written:
             lost = words(whole.document.text) - words(reading.document.text)
-            assert lost <= words(units.written[index]), units.units[index]
+            assert lost <= words(units.written[unit_number]), units.units[unit_number]
 
 
 def test_every_reader_has_units_or_says_why_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.corpus import Corpus
-from tests.indexing.sources.site import Site, served
+from tests.indexing.sources.site import Site, serve_site
 
 
 @pytest.fixture
@@ -18,5 +18,5 @@ def corpus(tmp_path: Path) -> Corpus:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with served() as flows:
-        yield flows
+    with serve_site() as new_site:
+        yield new_site

@@ -21,8 +21,8 @@ class LetteredReader(Value):
     suffixes = (".rev",)
 
     def read(self, blob: Blob, /) -> Reading:
-        message = "" if self.lacking() else blob.data.decode()[::-1]
-        return Reading(blob.document(self, message), lacks=self.lacking())
+        text = "" if self.lacking() else blob.data.decode()[::-1]
+        return Reading(blob.document(self, text), lacks=self.lacking())
 
     def lacking(self) -> str:
         return "" if os.environ.get(PROGRAM) else "The program is not there."

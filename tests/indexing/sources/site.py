@@ -30,7 +30,9 @@ class Site:
     def url(self, path: str = "/") -> str:
         return f"http://{self.host}{path}"
 
-    def say(self, path: str, body: str | bytes, kind: str = "text/html", status: int = 200, **headers: str) -> None:
+    def set_answer(
+        self, path: str, body: str | bytes, kind: str = "text/html", status: int = 200, **headers: str
+    ) -> None:
         """Answer so; with an ETag of the content, asked with which it says that nothing has changed."""
         data = body.encode() if isinstance(body, str) else body
         tag = f'"{hash(data)}"'
@@ -49,14 +51,14 @@ class Site:
 
         self.pages[path] = answer
 
-    def asked_now(self) -> list[str]:
+    def take_asked_paths(self) -> list[str]:
         """What it was asked since this was called the last time, without robots.txt."""
         paths, self.asked = [path for path in self.asked if path != "/robots.txt"], []
         return sorted(paths)
 
 
 @contextmanager
-def served() -> Iterator[Site]:
+def serve_site() -> Iterator[Site]:
     site = Site()
 
     class Handler(BaseHTTPRequestHandler):

@@ -14,7 +14,7 @@ from spolia.errors import SourceError
 from spolia.indexing.sources.api import APIItems
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
-from tests.indexing.sources.site import Site, served
+from tests.indexing.sources.site import Site, serve_site
 
 
 class API:
@@ -29,8 +29,8 @@ class API:
     def get(self, path: str) -> Any:
         def answer(request: BaseHTTPRequestHandler) -> None:
             self.asked.append(path)
-            message, headers = self.page({name: item[0] for name, item in parse_qs(urlsplit(path).query).items()})
-            data = json.dumps(message).encode()
+            body, headers = self.page({name: values[0] for name, values in parse_qs(urlsplit(path).query).items()})
+            data = json.dumps(body).encode()
             request.send_response(200)
             for name, value in headers.items():
                 request.send_header(name, value)
@@ -43,18 +43,21 @@ class API:
     def page(self, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
         since = query.get("since", "")
         items = sorted((item for item in self.items if item["changed"] >= since), key=lambda one: one["id"])
-        index = int(query.get("page") or 1) - 1
-        some_items, more = items[index * self.at_once :][: self.at_once], len(items) > (index + 1) * self.at_once
-        following = f"/items?since={since}&page={index + 2}"
+        page_index = int(query.get("page") or 1) - 1
+        page_items, more = (
+            items[page_index * self.at_once :][: self.at_once],
+            len(items) > (page_index + 1) * self.at_once,
+        )
+        following = f"/items?since={since}&page={page_index + 2}"
         if self.how == "number":
-            return some_items, {}
+            return page_items, {}
         if self.how == "header":
-            return some_items, {"Link": f'<{following}>; rel="next", <x>; rel="last"'} if more else {}
-        message = {
-            "data": {"items": some_items},
-            "next": (following if self.how == "link" else str(index + 2)) if more else None,
+            return page_items, {"Link": f'<{following}>; rel="next", <x>; rel="last"'} if more else {}
+        body = {
+            "data": {"items": page_items},
+            "next": (following if self.how == "link" else str(page_index + 2)) if more else None,
         }
-        return message, {}
+        return body, {}
 
     def put(self, id: int, text: str, changed: str = "2024-01-01", **more: Any) -> None:
         self.items = [item for item in self.items if item["id"] != id]
@@ -62,7 +65,7 @@ class API:
 
     def source(self, **how: Any) -> APIItems:
         url = {"number": "?since={cursor}&page={page}", "token": "?since={cursor}&page={page}"}.get(self.how)
-        inputs = {
+        settings = {
             "key": "id",
             "text": "body.text",
             "updated": "changed",
@@ -71,8 +74,8 @@ class API:
             **how,
         }
         if self.how in ("link", "token"):
-            inputs = {"items": "data.items", "next": "next", **inputs}
-        return APIItems("notes", **{"url": self.site.url(f"/items{url or '?since={cursor}'}"), **inputs})
+            settings = {"items": "data.items", "next": "next", **settings}
+        return APIItems("notes", **{"url": self.site.url(f"/items{url or '?since={cursor}'}"), **settings})
 
 
 def texts(corpus: Corpus) -> dict[str, str]:
@@ -82,9 +85,9 @@ def texts(corpus: Corpus) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long it would have been waited."""
-    values: list[float] = []
-    monkeypatch.setattr(retry, "pause", values.append)
-    return values
+    seconds: list[float] = []
+    monkeypatch.setattr(retry, "pause", seconds.append)
+    return seconds
 
 
 @pytest.mark.slow
@@ -112,8 +115,8 @@ def test_items_have_titles_metadata_and_may_be_deleted(site: Site, corpus: Corpu
     api.put(2, "Two.", name="Second", tags=[], gone=False)
     source = api.source(title="{name}!", metadata=(("tag", "tags"), ("number", "id")), deleted="gone")
     sync(source, corpus)
-    result = {document.uri: document for document in corpus.latest().documents()}["api://notes/1"]
-    assert (result.title, result.meta) == ("First!", (("tag", "a"), ("tag", "b"), ("number", 1)))
+    item_document = {document.uri: document for document in corpus.latest().documents()}["api://notes/1"]
+    assert (item_document.title, item_document.meta) == ("First!", (("tag", "a"), ("tag", "b"), ("number", 1)))
     api.put(1, "", "2024-03-01", gone=True)
     api.items.insert(0, {"id": 1, "body": {"text": "Late."}, "changed": "2024-02-01", "gone": False})  # before its end
     assert sync(source, corpus).removed == 1
@@ -140,7 +143,7 @@ def test_the_first_run_begins_where_it_is_told(site: Site, corpus: Corpus) -> No
     assert texts(corpus) == {"2": "New."}
 
 
-def busy(status: int, times: int, **headers: str) -> Any:
+def answer_busy(status: int, times: int, **headers: str) -> Any:
     left = [times]
 
     def wrap_answer(answer: Any) -> Any:
@@ -166,7 +169,7 @@ def test_an_overloaded_server_is_asked_again_as_late_as_it_says(
 ) -> None:
     api = API(site)
     api.put(1, "One.")
-    wrap, get = busy(status, 1, Retry_After="7"), api.get
+    wrap, get = answer_busy(status, 1, Retry_After="7"), api.get
     monkeypatch.setattr(api, "get", lambda path: wrap(get(path)))
     assert sync(api.source(), corpus).added == 1
     assert pauses == [7.0]
@@ -179,7 +182,10 @@ def test_a_server_that_asks_to_wait_too_long_or_fails_on_is_left(
     api.put(1, "One.")
     sync(api.source(), corpus)
     get = api.get
-    for wrap, message in ((busy(429, 9, Retry_After="86400"), "86400 s"), (busy(500, 9), "Tried 2 times")):
+    for wrap, message in (
+        (answer_busy(429, 9, Retry_After="86400"), "86400 s"),
+        (answer_busy(500, 9), "Tried 2 times"),
+    ):
         monkeypatch.setattr(api, "get", lambda path, around=wrap: around(get(path)))
         ((name, reason),) = sync(api.source(), corpus).failed
         assert name == "api://notes/"
@@ -218,7 +224,7 @@ def test_an_answer_that_is_none_loses_nothing(site: Site, corpus: Corpus, body: 
     api.put(1, "One.")
     sync(api.source(), corpus)
     site.pages = {}
-    site.say("/items?since=2024-01-01", body, "application/json")
+    site.set_answer("/items?since=2024-01-01", body, "application/json")
     report = sync(api.source(), corpus)
     if said:
         assert said in report.failed[0][1]
@@ -231,9 +237,9 @@ def test_an_answer_that_is_none_loses_nothing(site: Site, corpus: Corpus, body: 
 def test_pages_without_end_are_left_at_their_bound(site: Site, corpus: Corpus) -> None:
     class Endless(API):
         def page(self, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
-            position = int(query.get("page") or 1)
-            item = {"id": position, "body": {"text": f"Item {position}."}, "changed": "2024"}
-            return {"data": {"items": [item]}, "next": f"/items?page={position + 1}"}, {}
+            number = int(query.get("page") or 1)
+            item = {"id": number, "body": {"text": f"Item {number}."}, "changed": "2024"}
+            return {"data": {"items": [item]}, "next": f"/items?page={number + 1}"}, {}
 
     api = Endless(site)
     report = sync(api.source(most_pages=20), corpus)
@@ -263,17 +269,17 @@ def test_a_reply_without_end_is_cut(site: Site, corpus: Corpus) -> None:
 
 def test_keys_are_sent_to_no_other_host(site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_TOKEN", "open-sesame")
-    with served() as other_flows:
-        other_flows.say("/items", "[]", "application/json")
-        site.say("/items", json.dumps({"list": [], "next": other_flows.url("/items")}), "application/json")
+    with serve_site() as other_site:
+        other_site.set_answer("/items", "[]", "application/json")
+        site.set_answer("/items", json.dumps({"list": [], "next": other_site.url("/items")}), "application/json")
         source = APIItems(
-            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other_flows.host),
+            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other_site.host),
             headers=(("Authorization", "Bearer ${API_TOKEN}"),),
         )  # fmt: skip
         ((_, reason),) = sync(source, corpus).failed
         assert "on another host" in reason
         assert "open-sesame" not in reason
-        assert other_flows.asked == []
+        assert other_site.asked == []
     assert site.headers[-1]["Authorization"] == "Bearer open-sesame"
 
 
@@ -281,22 +287,22 @@ def test_headers_do_not_follow_the_next_page_of_a_server_that_a_redirect_led_to(
     site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_TOKEN", "open-sesame")
-    with served() as other_flows:
-        site.say("/items", "", status=302, Location=other_flows.url("/items"))
-        other_flows.say("/items", json.dumps({"list": [], "next": "/items?page=2"}), "application/json")
-        other_flows.say("/items?page=2", json.dumps({"list": []}), "application/json")
+    with serve_site() as other_site:
+        site.set_answer("/items", "", status=302, Location=other_site.url("/items"))
+        other_site.set_answer("/items", json.dumps({"list": [], "next": "/items?page=2"}), "application/json")
+        other_site.set_answer("/items?page=2", json.dumps({"list": []}), "application/json")
         source = APIItems(
-            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other_flows.host),
+            "notes", site.url("/items"), "id", "text", items="list", next="next", allow=(site.host, other_site.host),
             headers=(("X-Internal-Token", "${API_TOKEN}"),),
         )  # fmt: skip
         assert sync(source, corpus).failed == ()
-        assert other_flows.asked == ["/items", "/items?page=2"]
-        assert not any("open-sesame" in str(header) for header in other_flows.headers)
+        assert other_site.asked == ["/items", "/items?page=2"]
+        assert not any("open-sesame" in str(header) for header in other_site.headers)
     assert site.headers[-1]["X-Internal-Token"] == "open-sesame"
 
 
 def test_an_api_on_this_machine_is_not_asked(site: Site, corpus: Corpus) -> None:
-    site.say("/items", "[]", "application/json")
+    site.set_answer("/items", "[]", "application/json")
     ((_, reason),) = sync(APIItems("notes", site.url("/items"), "id", "text"), corpus).failed
     assert "loopback" in reason
     assert site.asked == []
@@ -306,6 +312,6 @@ def test_an_api_on_this_machine_is_not_asked(site: Site, corpus: Corpus) -> None
     "how", [{"url": "nonsense"}, {"name": "a/b"}, {"url": "https://example.org/?since={cursor}"}]
 )  # fmt: skip
 def test_a_wrong_description_is_refused(how: dict[str, str]) -> None:
-    inputs = {"name": "notes", "url": "https://example.org/", "key": "id", "text": "text", **how}
+    settings = {"name": "notes", "url": "https://example.org/", "key": "id", "text": "text", **how}
     with pytest.raises(SourceError):
-        APIItems(**inputs)  # type: ignore[arg-type]
+        APIItems(**settings)  # type: ignore[arg-type]

@@ -26,11 +26,11 @@ from spolia.indexing.sources.web_pages import Robots, media_type, normalize_url,
 
 
 def test_a_path_leads_into_json() -> None:
-    result = {"data": {"items": [{"id": 7}]}}
-    assert (value_at(result, "data.items.0.id"), value_at(result, "data.next"), value_at(result, "")) == (
+    reply = {"data": {"items": [{"id": 7}]}}
+    assert (value_at(reply, "data.items.0.id"), value_at(reply, "data.next"), value_at(reply, "")) == (
         7,
         None,
-        result,
+        reply,
     )
 
 

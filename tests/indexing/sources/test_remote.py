@@ -26,25 +26,25 @@ from tests.indexing.sources.program_reader import PROGRAM, LetteredReader
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    result = fsspec.filesystem("memory")
-    result.store.clear()
-    yield result
-    result.store.clear()
-    result.pseudo_dirs[:] = [""]
+    filesystem = fsspec.filesystem("memory")
+    filesystem.store.clear()
+    yield filesystem
+    filesystem.store.clear()
+    filesystem.pseudo_dirs[:] = [""]
 
 
 @pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def fetched_paths(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of files that were fetched."""
-    new_texts: list[str] = []
+    paths: list[str] = []
     load = remote_files._load
 
     def noting(system: Any, path: str, *rest: Any) -> Any:
-        new_texts.append(path)
+        paths.append(path)
         return load(system, path, *rest)
 
     monkeypatch.setattr(remote_files, "_load", noting)
-    return new_texts
+    return paths
 
 
 def texts(corpus: Corpus) -> dict[str, str]:
@@ -52,7 +52,7 @@ def texts(corpus: Corpus) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_files_are_fetched_once_until_they_change(memory: Any, corpus: Corpus, fetched: list[str]) -> None:
+def test_files_are_fetched_once_until_they_change(memory: Any, corpus: Corpus, fetched_paths: list[str]) -> None:
     memory.pipe("/docs/a.txt", b"Stones.")
     memory.pipe("/docs/deep/b.md", b"# Roads")
     memory.pipe("/docs/.hidden.txt", b"Nothing.")
@@ -62,18 +62,18 @@ def test_files_are_fetched_once_until_they_change(memory: Any, corpus: Corpus, f
     report = sync(source, corpus)
     assert texts(corpus) == {"memory://docs/a.txt": "Stones.", "memory://docs/deep/b.md": "# Roads"}
     assert report.unread == ((".xyz", 1),)
-    fetched.clear()
+    fetched_paths.clear()
     assert sync(source, corpus).unchanged == 2
-    assert fetched == []
+    assert fetched_paths == []
     memory.pipe("/docs/a.txt", b"Columns.")
     memory.rm("/docs/deep/b.md")
     report = sync(source, corpus)
-    assert (report.changed, report.removed, fetched) == (1, 1, ["/docs/a.txt"])
+    assert (report.changed, report.removed, fetched_paths) == (1, 1, ["/docs/a.txt"])
 
 
 @pytest.mark.slow
 def test_what_lacked_a_program_is_read_again_when_it_is_there(
-    memory: Any, corpus: Corpus, fetched: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: Any, corpus: Corpus, fetched_paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as packed:
         packed.writestr("d.rev", "etinarG")
@@ -85,19 +85,19 @@ def test_what_lacked_a_program_is_read_again_when_it_is_there(
     assert sync(source, corpus, readers=readers).added == 5
     assert sync(source, corpus, readers=readers).changed == 0
     monkeypatch.setenv(PROGRAM, "there")
-    fetched.clear()
+    fetched_paths.clear()
     assert planned(source, corpus, readers=readers).changed == ("memory://docs/a.rev", "memory://docs/c.zip/d.rev")
     report = sync(source, corpus, readers=readers)
     assert (report.changed, report.failed) == (2, ())
-    assert set(fetched) == {"/docs/a.rev", "/docs/c.zip"}
-    reported_texts = texts(corpus)
-    assert (reported_texts["memory://docs/a.rev"], reported_texts["memory://docs/c.zip/d.rev"]) == ("Basalt", "Granite")
-    fetched.clear()
-    assert (sync(source, corpus, readers=readers).changed, fetched) == (0, [])
+    assert set(fetched_paths) == {"/docs/a.rev", "/docs/c.zip"}
+    texts_by_uri = texts(corpus)
+    assert (texts_by_uri["memory://docs/a.rev"], texts_by_uri["memory://docs/c.zip/d.rev"]) == ("Basalt", "Granite")
+    fetched_paths.clear()
+    assert (sync(source, corpus, readers=readers).changed, fetched_paths) == (0, [])
 
 
 @pytest.mark.slow
-def test_a_folder_and_a_file_by_their_addresses(tmp_path: Path, corpus: Corpus, fetched: list[str]) -> None:
+def test_a_folder_and_a_file_by_their_addresses(tmp_path: Path, corpus: Corpus, fetched_paths: list[str]) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
     (folder / "a.txt").write_text("Stones.")
@@ -108,9 +108,9 @@ def test_a_folder_and_a_file_by_their_addresses(tmp_path: Path, corpus: Corpus, 
     assert sorted(texts(corpus)) == [f"file:///{str(folder)[1:]}/{name}" for name in ("a.txt", "b.txt")]
     (folder / "a.txt").write_text("Walls..")  # as long as before
     os.utime(folder / "a.txt", (time.time() + 5, time.time() + 5))
-    fetched.clear()
+    fetched_paths.clear()
     assert sync(source, corpus).changed == 1
-    assert fetched == [str(folder / "a.txt")]
+    assert fetched_paths == [str(folder / "a.txt")]
 
 
 @pytest.mark.slow
@@ -176,12 +176,12 @@ def test_a_file_that_cannot_be_fetched_stays_and_is_said(
 def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked_up(
     memory: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    numbers: list[int] = []
+    counts: list[int] = []
     readers = Draft.readers
 
     def noting(writer: Draft, uris: Any = None) -> Any:
         found_readers = readers(writer, uris)
-        numbers.append(len(found_readers))
+        counts.append(len(found_readers))
         return found_readers
 
     monkeypatch.setattr(Draft, "readers", noting)
@@ -197,7 +197,7 @@ def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked
     for name in names:
         memory.pipe(f"/docs/{name}.txt", f"Column {name}.".encode())
     assert sync(source, corpus).changed == 5
-    assert max(numbers) == 3  # z.zip, what is in it, and one more
+    assert max(counts) == 3  # z.zip, what is in it, and one more
     assert {document.readers for document in corpus.latest().documents(frozenset(["ann"]))} == {("ann",)}
     memory.pipe("/docs/new.txt", b"A new stone.")
     with pytest.raises(StoreError, match=r"Nothing says who may read 'memory://docs/new\.txt'"):

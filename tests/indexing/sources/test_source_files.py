@@ -59,7 +59,7 @@ def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, text: str, said: 
 
 @pytest.mark.slow
 def test_the_command_takes_folders_and_sources(tmp_path: Path, site: Site) -> None:
-    site.say("/a", "On a site.", "text/plain")
+    site.set_answer("/a", "On a site.", "text/plain")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("In a folder.")
     described = [{"WebPages": {"start": [site.url("/a"), site.url("/b")], "allow": [site.host], "delay_s": 0.0}}]
@@ -68,10 +68,10 @@ def test_the_command_takes_folders_and_sources(tmp_path: Path, site: Site) -> No
     store = str(tmp_path / "all.spolia")
     command = ["index", str(tmp_path / "docs"), "--sources", str(tmp_path / "sources.yaml"), "--store", store]
     ran = CliRunner().invoke(app, [*command, "--no-vectors", "--json"])
-    data = json.loads(ran.stdout)
-    assert (ran.exit_code, data["added"]) == (5, 2)
-    assert [row["uri"] for row in data["failed"]] == ["sql://n/"]
-    assert [row["uri"] for row in data["skipped"]] == [site.url("/b")]
+    report = json.loads(ran.stdout)
+    assert (ran.exit_code, report["added"]) == (5, 2)
+    assert [row["uri"] for row in report["failed"]] == ["sql://n/"]
+    assert [row["uri"] for row in report["skipped"]] == [site.url("/b")]
     ran = CliRunner().invoke(
         build_app(), ["index", "--sources", str(tmp_path / "sources.yaml"), "--store", store, "--json"]
     )

@@ -28,18 +28,18 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.told(f"CREATE TABLE notes ({COLUMNS})")
+        self.execute(f"CREATE TABLE notes ({COLUMNS})")
 
-    def told(self, statement: str, values: tuple[Any, ...] = ()) -> None:
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> None:
         with closing(sqlite3.connect(self.path)) as connection, connection:
             connection.execute(statement, values)
 
     def put(self, id: int, body: str | bytes | None, changed: int | None = 1, title: str = "", tag: str = "") -> None:
-        self.told("INSERT OR REPLACE INTO notes VALUES (?, ?, ?, ?, ?)", (id, title, body, tag, changed))
+        self.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?, ?, ?)", (id, title, body, tag, changed))
 
     def rows(self, **how: Any) -> SQLRows:
-        inputs = {"rows": "notes", "key": "id", "text": "body", "updated": "changed", **how}
-        return SQLRows("notes", f"sqlite:///{self.path}", **inputs)
+        settings = {"rows": "notes", "key": "id", "text": "body", "updated": "changed", **how}
+        return SQLRows("notes", f"sqlite:///{self.path}", **settings)
 
 
 @pytest.fixture
@@ -52,19 +52,19 @@ def texts(corpus: Corpus) -> dict[str, str]:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+def take_read_keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """The keys of the rows that were read since it was asked the last time."""
-    observed_texts: list[str] = []
+    keys: list[str] = []
     take = sql._RowStream._add_row
 
     def noting(self: Any, row: Any) -> None:
-        observed_texts.append(str(row[self.source.key]))
+        keys.append(str(row[self.source.key]))
         take(self, row)
 
     def now() -> list[str]:
-        sorted_texts = sorted(observed_texts)
-        observed_texts.clear()
-        return sorted_texts
+        keys_read = sorted(keys)
+        keys.clear()
+        return keys_read
 
     monkeypatch.setattr(sql._RowStream, "_add_row", noting)
     return now
@@ -86,19 +86,19 @@ def test_rows_are_documents_with_titles_and_metadata(database: Database, corpus:
 
 @pytest.mark.slow
 def test_only_rows_that_were_changed_are_read(
-    database: Database, corpus: Corpus, read: Callable[[], list[str]]
+    database: Database, corpus: Corpus, take_read_keys: Callable[[], list[str]]
 ) -> None:
     for id in range(5):
         database.put(id, f"Note {id}.", changed=id)
     sync(database.rows(), corpus)
-    assert read() == ["0", "1", "2", "3", "4"]
+    assert take_read_keys() == ["0", "1", "2", "3", "4"]
     generation = corpus.latest().generation
     report = sync(database.rows(), corpus)
-    assert read() == ["4"]  # of the last moment, which others may share
+    assert take_read_keys() == ["4"]  # of the last moment, which others may share
     assert (report.added, report.changed, corpus.latest().generation) == (0, 0, generation)
     database.put(2, "Note 2, changed.", changed=9)
     assert sync(database.rows(), corpus).changed == 1
-    assert read() == ["2", "4"]
+    assert take_read_keys() == ["2", "4"]
     assert texts(corpus)["2"] == "Note 2, changed."
 
 
@@ -127,7 +127,7 @@ def test_rows_that_are_gone_are_removed(database: Database, corpus: Corpus) -> N
     for id in range(4):
         database.put(id, f"Note {id}.", changed=id)
     sync(database.rows(), corpus)
-    database.told("DELETE FROM notes WHERE id IN (0, 2)")
+    database.execute("DELETE FROM notes WHERE id IN (0, 2)")
     assert sync(database.rows(removals=False), corpus).removed == 0
     assert sync(database.rows(), corpus).removed == 2
     assert sorted(texts(corpus)) == ["1", "3"]
@@ -135,17 +135,17 @@ def test_rows_that_are_gone_are_removed(database: Database, corpus: Corpus) -> N
 
 @pytest.mark.slow
 def test_without_a_time_all_rows_are_read_and_what_is_the_same_stays(
-    database: Database, corpus: Corpus, read: Callable[[], list[str]]
+    database: Database, corpus: Corpus, take_read_keys: Callable[[], list[str]]
 ) -> None:
     database.put(1, "One.")
     database.put(2, "Two.")
     source = database.rows(updated="")
     sync(source, corpus)
     database.put(2, "Six.")  # as long as before
-    database.told("DELETE FROM notes WHERE id = 1")
-    read()
+    database.execute("DELETE FROM notes WHERE id = 1")
+    take_read_keys()
     report = sync(source, corpus)
-    assert read() == ["2"]
+    assert take_read_keys() == ["2"]
     assert (report.changed, report.removed, texts(corpus)) == (1, 1, {"2": "Six."})
 
 
@@ -187,12 +187,12 @@ def test_rows_of_the_same_text_have_their_own_readers_whatever_is_published_toge
     for id in range(3):
         database.put(id, "The same.", changed=1)
     sync(database.rows(), corpus, access=lambda uri: ["ann"])
-    for text in ("0", "2", ""):
-        sync(database.rows(), corpus, access=lambda uri, asked=text: ["bob"] if uri[-1] == asked else ["ann"])  # type: ignore[misc]
+    for bobs_key in ("0", "2", ""):
+        sync(database.rows(), corpus, access=lambda uri, asked=bobs_key: ["bob"] if uri[-1] == asked else ["ann"])  # type: ignore[misc]
         documents = {uri[-1]: row.document for uri, row in corpus.latest().sources().items()}
         lists = {document.id: document.readers for document in corpus.latest().documents(frozenset(["ann", "bob"]))}
         assert {key: lists[id] for key, id in documents.items()} == {
-            key: ("bob",) if key == text else ("ann",) for key in "012"
+            key: ("bob",) if key == bobs_key else ("ann",) for key in "012"
         }
 
 
@@ -222,7 +222,7 @@ def test_rebuilding_reads_all_and_keeps_others(database: Database, corpus: Corpu
     assert dict(corpus.latest().stats().nodes)["chunk"] == 8
     report = sync([tmp_path / "docs", database.rows()], corpus, splitter=Sentences(), rebuild=True)
     assert (report.failed, len(list(corpus.latest().documents()))) == ((), 4)
-    database.told("DELETE FROM notes WHERE id = 0")
+    database.execute("DELETE FROM notes WHERE id = 0")
     sync(tmp_path / "docs", corpus, rebuild=True)  # a group of other parts, whose rows nobody reads
     assert len(list(corpus.latest().documents())) == 4
     assert sync(database.rows(), corpus).removed == 1
@@ -283,9 +283,9 @@ def test_wrong_addresses_are_said(corpus: Corpus, tmp_path: Path) -> None:
 
 @pytest.fixture
 def notes(server: Server) -> SQLRows:
-    server.told("DROP TABLE IF EXISTS notes")
-    server.told("CREATE TABLE notes (id BIGINT PRIMARY KEY, body TEXT, changed TIMESTAMPTZ, tags TEXT[])")
-    server.told(
+    server.fetch_rows("DROP TABLE IF EXISTS notes")
+    server.fetch_rows("CREATE TABLE notes (id BIGINT PRIMARY KEY, body TEXT, changed TIMESTAMPTZ, tags TEXT[])")
+    server.fetch_rows(
         "INSERT INTO notes SELECT i, 'Note ' || i, to_timestamp(1700000000 + i), ARRAY['a', 'b'] "
         "FROM generate_series(0, 4999) i"
     )
@@ -293,28 +293,30 @@ def notes(server: Server) -> SQLRows:
 
 
 @pytest.mark.slow
-def test_rows_of_postgresql(server: Server, notes: SQLRows, corpus: Corpus, read: Callable[[], list[str]]) -> None:
+def test_rows_of_postgresql(
+    server: Server, notes: SQLRows, corpus: Corpus, take_read_keys: Callable[[], list[str]]
+) -> None:
     assert sync(notes, corpus).added == 5000
-    assert len(read()) == 5000
-    document = next(item for item in corpus.latest().documents() if item.uri == "sql://notes/7")
+    assert len(take_read_keys()) == 5000
+    document = next(candidate for candidate in corpus.latest().documents() if candidate.uri == "sql://notes/7")
     assert document.meta == (("tags", "a"), ("tags", "b"))
-    server.told("UPDATE notes SET body = 'Changed', changed = now() WHERE id = 7")
-    server.told("DELETE FROM notes WHERE id = 8")
+    server.fetch_rows("UPDATE notes SET body = 'Changed', changed = now() WHERE id = 7")
+    server.fetch_rows("DELETE FROM notes WHERE id = 8")
     report = sync(notes, corpus)
-    assert read() == ["4999", "7"]
+    assert take_read_keys() == ["4999", "7"]
     assert (report.changed, report.removed) == (1, 1)
     source = corpus.latest().sources()["sql://notes/9"]
     assert source.mtime_ns // 10**9 == 1700000009
 
 
 def test_postgresql_lets_nothing_be_written(server: Server, notes: SQLRows, corpus: Corpus) -> None:
-    server.told(
+    server.fetch_rows(
         "CREATE OR REPLACE FUNCTION evil() RETURNS BIGINT LANGUAGE SQL "
         "AS 'DELETE FROM notes; SELECT count(*) FROM notes'"
     )
     source = notes.but(rows="SELECT evil() AS id, 'x' AS body, now() AS changed, NULL AS tags")
     assert "read-only" in sync(source, corpus).failed[0][1]
-    assert server.told("SELECT count(*) FROM notes") == [(5000,)]
+    assert server.fetch_rows("SELECT count(*) FROM notes") == [(5000,)]
 
 
 @pytest.mark.slow
@@ -332,14 +334,16 @@ def test_progress_goes_on_from_lot_to_lot(database: Database, corpus: Corpus, mo
 
 @pytest.mark.slow
 def test_a_connection_that_drops_in_the_middle_loses_nothing(
-    server: Server, notes: SQLRows, corpus: Corpus, read: Callable[[], list[str]]
+    server: Server, notes: SQLRows, corpus: Corpus, take_read_keys: Callable[[], list[str]]
 ) -> None:
     killed: list[object] = []
-    text = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    condition = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
 
     def kill(now: Progress) -> None:
         if not killed:
-            killed.extend(server.told(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {text}"))
+            killed.extend(
+                server.fetch_rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {condition}")
+            )
 
     report = sync(notes, corpus, progress=kill)
     ((name, reason),) = report.failed
@@ -347,10 +351,10 @@ def test_a_connection_that_drops_in_the_middle_loses_nothing(
     assert "Published documents stay; the next run goes on" in reason
     assert 1000 <= report.added < 5000
     assert len(texts(corpus)) == report.added
-    read()
+    take_read_keys()
     second_summary = sync(notes, corpus)
     assert (second_summary.failed, report.added + second_summary.added) == ((), 5000)
-    assert len(read()) == 5001 - report.added  # and the last row of before
+    assert len(take_read_keys()) == 5001 - report.added  # and the last row of before
     assert corpus.latest().check() == []
 
 

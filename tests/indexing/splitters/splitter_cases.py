@@ -71,9 +71,9 @@ class Threes(Value):
 
     def pieces(self, text: str, /) -> list[Token]:
         return [
-            Token(index, min(len(text), index + 3))
-            for index in range(0, len(text), 3)
-            if not text[index : index + 3].isspace()
+            Token(start, min(len(text), start + 3))
+            for start in range(0, len(text), 3)
+            if not text[start : start + 3].isspace()
         ]
 
     def count(self, texts: Iterable[str], /) -> list[int]:
@@ -106,44 +106,44 @@ def part_of(
     text: str, uri: str = "a.txt", headings: Sequence[int] = (), pages: Sequence[int] = (), offset: int = 0
 ) -> Part:
     """A part of a document, all of it unless it has an offset."""
-    marked = tuple(Heading(index, 1 + index % 4, f"H{index}") for index in headings)
+    marked = tuple(Heading(start, 1 + start % 4, f"H{start}") for start in headings)
     document = Document("d", "." * offset + text, uri, headings=marked, pages=tuple(pages))
     node = Node("n" if offset else "d", text, "d", "g", span=Span(offset, offset + len(text)))
     return Part(node, document)
 
 
-def cut(splitter: Splitter, part: Part) -> tuple[Piece, ...]:
+def cut_checked(splitter: Splitter, part: Part) -> tuple[Piece, ...]:
     """The pieces of a part, after everything was checked that holds of all splitters."""
     pieces = splitter.apply(part)
     text = part.node.text
-    content = bytearray(len(text))
+    covered = bytearray(len(text))
     for piece in pieces:
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text
         assert piece.text.strip()
-        assert len(piece.text) <= longest(splitter)
+        assert len(piece.text) <= longest_piece(splitter)
         assert "\n\n\n" not in piece.context
-        content[piece.start : piece.start + len(piece.text)] = b"\1" * len(piece.text)
+        covered[piece.start : piece.start + len(piece.text)] = b"\1" * len(piece.text)
     starts = [piece.start or 0 for piece in pieces]
     assert starts == sorted(starts)
     for piece, start in zip(pieces, starts, strict=True):
         for edge in (start, start + len(piece.text)):
-            inside = 0 < edge < len(text) and content[edge - 1] and content[edge]
+            inside = 0 < edge < len(text) and covered[edge - 1] and covered[edge]
             blank = any(map(str.isspace, text[max(0, edge - 1) : edge + 1]))
             assert blank or not inside or may_cut(text, edge), (piece.text, text[edge - 2 : edge + 2])
     return pieces
 
 
-def longest(splitter: Splitter) -> int:
+def longest_piece(splitter: Splitter) -> int:
     """Characters that a piece may have."""
     size: int = getattr(splitter, "size", 1_000_000)  # one without a size, as the whole text, is not bounded
     return size * (2 * LONGEST if isinstance(splitter, TokenWindow) else 4)
 
 
-def left_out(text: str, pieces: Iterable[Piece]) -> str:
+def characters_left_out(text: str, pieces: Iterable[Piece]) -> str:
     """The characters but blanks that are in no piece."""
-    texts = list(text)
+    characters = list(text)
     for piece in pieces:
         assert piece.start is not None
-        texts[piece.start : piece.start + len(piece.text)] = [" "] * len(piece.text)
-    return "".join("".join(texts).split())
+        characters[piece.start : piece.start + len(piece.text)] = [" "] * len(piece.text)
+    return "".join("".join(characters).split())

@@ -19,7 +19,7 @@ from spolia.indexing.splitters.text_units import Sentences
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span
 from tests.cases import check_each
-from tests.indexing.splitters.splitter_cases import SIZE, Threes, cut, left_out, part_of, splitters
+from tests.indexing.splitters.splitter_cases import SIZE, Threes, characters_left_out, cut_checked, part_of, splitters
 from tests.indexing.test_splitter import SCRIPTS, Bytes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,7 +35,7 @@ BITS = [
 hostile = st.lists(st.sampled_from(BITS), max_size=40).map("".join) | st.text(max_size=120)
 
 
-def everything(splitter: Splitter, part: Part) -> bool:
+def keeps_everything(splitter: Splitter, part: Part) -> bool:
     """Whether a splitter says that every character but blanks is in a piece."""
     if isinstance(splitter, HTMLSections):
         return bool(part.document.headings) or not is_page(part.node.text)
@@ -51,8 +51,8 @@ def test_pieces_stand_where_they_say_and_nothing_is_lost(splitter: Splitter) -> 
         lines = [0, *(offset + index + 1 for index, letter in enumerate(text) if letter == "\n")]
         places = st.lists(st.sampled_from(lines), max_size=3, unique=True).map(sorted)
         part = part_of(text, uri, data.draw(places), data.draw(places), offset)
-        pieces = cut(splitter, part)
-        assert not everything(splitter, part) or not left_out(text, pieces)
+        pieces = cut_checked(splitter, part)
+        assert not keeps_everything(splitter, part) or not characters_left_out(text, pieces)
 
     check_example()
 
@@ -68,7 +68,7 @@ def test_an_equal_splitter_cuts_alike_and_in_pieces_as_at_once(splitter: Splitte
 def test_blank_texts_have_no_pieces(splitter: Splitter) -> None:
     for text in ("", " ", "\n \t\r\n", "\u3000\u2028"):
         for uri in NAMES:
-            assert cut(splitter, part_of(text, uri)) == ()
+            assert cut_checked(splitter, part_of(text, uri)) == ()
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_tokens_are_bounded_as_they_are_counted(splitter: Splitter) -> None:
     def check_example(text: str, tokenizer: Any) -> None:
         rest = {"rest": Sentences(SIZE, tokenizer=tokenizer)} if isinstance(splitter, TableAware) else {}
         counting = splitter.but(tokenizer=tokenizer, **rest)
-        for piece in cut(counting, part_of(text, "a.py")):
+        for piece in cut_checked(counting, part_of(text, "a.py")):
             assert tokenizer.count([piece.text])[0] <= counting.size
 
     check_example()
@@ -101,9 +101,9 @@ FILES = [
 @check_each("file", FILES)
 def test_files_of_this_project(splitter: Splitter, file: Path) -> None:
     part = part_of(file.read_text("utf-8"), file.name)
-    pieces = cut(splitter, part)
+    pieces = cut_checked(splitter, part)
     assert pieces
-    assert not everything(splitter, part) or not left_out(part.node.text, pieces)
+    assert not keeps_everything(splitter, part) or not characters_left_out(part.node.text, pieces)
 
 
 @pytest.fixture(scope="session")
@@ -127,8 +127,8 @@ def test_real_documents(splitter: Splitter, real_documents: list[Document]) -> N
     for document in real_documents:
         text = document.text
         part = Part(Node(document.id, text, span=Span(0, len(text))), document)
-        pieces = cut(splitter, part)
-        assert not everything(splitter, part) or not left_out(text, pieces)
+        pieces = cut_checked(splitter, part)
+        assert not keeps_everything(splitter, part) or not characters_left_out(text, pieces)
         count += bool(pieces)
     assert count > 20
 
@@ -167,12 +167,12 @@ HUGE = {
 @pytest.mark.slow
 @check_each("name", HUGE)
 def test_no_text_is_too_much(splitter: Splitter, name: str) -> None:
-    text, count = HUGE[name], 0
+    text, length = HUGE[name], 0
     for piece in splitter.pieces(part_of(text, "a.py")):
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text
-        count += len(piece.text)
-    assert count > 0 or isinstance(splitter, HTMLSections)
+        length += len(piece.text)
+    assert length > 0 or isinstance(splitter, HTMLSections)
 
 
 @EVERY

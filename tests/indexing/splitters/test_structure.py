@@ -27,15 +27,15 @@ from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Node, Span
 from tests.cases import check_each
-from tests.indexing.splitters.splitter_cases import Letters, cut, part_of
+from tests.indexing.splitters.splitter_cases import Letters, cut_checked, part_of
 
 
 def texts(splitter: Splitter, part: Part) -> list[str]:
-    return [piece.text for piece in cut(splitter, part)]
+    return [piece.text for piece in cut_checked(splitter, part)]
 
 
-def both(splitter: Splitter, part: Part) -> list[tuple[str, str]]:
-    return [(piece.context, piece.text) for piece in cut(splitter, part)]
+def contexts_and_texts(splitter: Splitter, part: Part) -> list[tuple[str, str]]:
+    return [(piece.context, piece.text) for piece in cut_checked(splitter, part)]
 
 
 # ------------------------------------------------------------------------------------------ pages and paragraphs
@@ -43,8 +43,8 @@ def both(splitter: Splitter, part: Part) -> list[tuple[str, str]]:
 
 def test_what_says_nothing_alone_is_no_sentence() -> None:
     text = "---\n\nRun this.\n\n```bash\nspolia index docs\n```\n\n* * *\n\nThe end."
-    found_texts = texts(Sentences(), part_of(text))
-    assert found_texts == ["---\n\nRun this.", "```bash\nspolia index docs\n```", "* * *\n\nThe end."]
+    pieces = texts(Sentences(), part_of(text))
+    assert pieces == ["---\n\nRun this.", "```bash\nspolia index docs\n```", "* * *\n\nThe end."]
     assert texts(Sentences(), part_of("One.\n\n***\n\nTwo.", headings=(11,)))[-1] == "Two."
     assert texts(Sentences(), part_of("!!!")) == ["!!!"]
     assert max(map(len, texts(Sentences(size=5), part_of("One two three.\n" + "-" * 30 + "\nFour five.")))) <= 20
@@ -94,8 +94,8 @@ def markdown(text: str) -> Part:
 
 def test_sections_go_to_a_level() -> None:
     text = "Before.\n\n# A\n\nText.\n\n## B\n\nText.\n\n### C\n\nText."
-    assert [found_text[:3] for found_text in texts(MarkdownSections(1), markdown(text))] == ["Bef", "# A"]
-    assert [found_text[:4] for found_text in texts(MarkdownSections(2), markdown(text))] == ["Befo", "# A\n", "## B"]
+    assert [piece[:3] for piece in texts(MarkdownSections(1), markdown(text))] == ["Bef", "# A"]
+    assert [piece[:4] for piece in texts(MarkdownSections(2), markdown(text))] == ["Befo", "# A\n", "## B"]
     assert texts(MarkdownSections(2), markdown(text)) == texts(MarkdownSections(2), part_of(text, "a.md"))
 
 
@@ -107,15 +107,15 @@ def test_a_fence_is_not_cut_and_hides_headings() -> None:
 
 
 def test_a_fence_that_is_too_long_is_cut_between_lines_below_its_opening() -> None:
-    result = both(MarkdownSections(size=12), markdown(f"# A\n\n{FENCED}"))
-    assert [context for context, _ in result[1:]] == ["```python"] * (len(result) - 1)
-    assert all(line in FENCED.split("\n") for _, text in result[1:] for line in text.split("\n"))
+    pieces = contexts_and_texts(MarkdownSections(size=12), markdown(f"# A\n\n{FENCED}"))
+    assert [context for context, _ in pieces[1:]] == ["```python"] * (len(pieces) - 1)
+    assert all(line in FENCED.split("\n") for _, text in pieces[1:] for line in text.split("\n"))
 
 
 def test_a_long_section_is_cut_at_deeper_headings_first() -> None:
     text = "# A\n\n" + "".join(f"#### D{number}\n\nShort text of it.\n\n" for number in range(6))
-    found_texts = texts(MarkdownSections(2, size=20), markdown(text))
-    assert all(piece.startswith(("# A", "#### D")) for piece in found_texts)
+    pieces = texts(MarkdownSections(2, size=20), markdown(text))
+    assert all(piece.startswith(("# A", "#### D")) for piece in pieces)
 
 
 # ----------------------------------------------------------------------------------------------------------- html
@@ -126,7 +126,7 @@ def test_a_page_that_was_read_is_cut_at_its_headings() -> None:
     document = HtmlReader().read(Blob("a.html", page)).document
     part = Part(Node(document.id, document.text, span=Span(0, len(document.text))), document)
     assert texts(HTMLSections(), part) == ["A\n\nOne.\n\nTwo.", "B\n\nThree."]
-    assert all(not piece.search_text for piece in cut(HTMLSections(), part))
+    assert all(not piece.search_text for piece in cut_checked(HTMLSections(), part))
 
 
 def test_a_raw_page_is_cut_between_blocks_and_indexed_by_its_words() -> None:
@@ -135,17 +135,17 @@ def test_a_raw_page_is_cut_between_blocks_and_indexed_by_its_words() -> None:
     page = (
         f"<html><head>{script}<style>p {{}}</style></head><body><h1>List &amp; more</h1>{script}<ul>{rows}</ul></body>"
     )
-    result = cut(HTMLSections(size=40), part_of(page, "a.html"))
-    words = " ".join(piece.search_text for piece in result)
+    pieces = cut_checked(HTMLSections(size=40), part_of(page, "a.html"))
+    words = " ".join(piece.search_text for piece in pieces)
     assert "x()" not in words
     assert "List & more" in words
     assert all(f"Item number {number}" in words for number in range(20))
-    assert all(piece.text.count("<li") == piece.text.count("</li") for piece in result)
+    assert all(piece.text.count("<li") == piece.text.count("</li") for piece in pieces)
 
 
 def test_a_tag_is_not_cut() -> None:
     page = "<p>" + "".join(f"<a href='https://example.org/{number}'>link {number}</a> " for number in range(30))
-    assert all("href" not in piece.search_text for piece in cut(HTMLSections(size=30), part_of(page)))
+    assert all("href" not in piece.search_text for piece in cut_checked(HTMLSections(size=30), part_of(page)))
 
 
 # ----------------------------------------------------------------------------------------------------------- code
@@ -176,25 +176,25 @@ class Arch:
 
 
 def test_python_is_cut_between_definitions_with_their_decorators() -> None:
-    result = both(CodeSplitter(size=45), part_of(PYTHON, "arch.py"))
-    assert result[0] == ("", PYTHON.partition("\n\n\nclass")[0])
-    assert result[1][0] == "class Arch"
-    assert result[1][1].startswith("class Arch:")
-    assert result[2] == ("class Arch", PYTHON[PYTHON.index("async def") :].strip())
+    pieces = contexts_and_texts(CodeSplitter(size=45), part_of(PYTHON, "arch.py"))
+    assert pieces[0] == ("", PYTHON.partition("\n\n\nclass")[0])
+    assert pieces[1][0] == "class Arch"
+    assert pieces[1][1].startswith("class Arch:")
+    assert pieces[2] == ("class Arch", PYTHON[PYTHON.index("async def") :].strip())
 
 
 def test_what_is_inside_a_long_function_says_so() -> None:
-    result = both(CodeSplitter(size=28), part_of(PYTHON, "arch.py"))
-    assert ("class Arch > async def build", "return len(self.stones), self") in result
+    pieces = contexts_and_texts(CodeSplitter(size=28), part_of(PYTHON, "arch.py"))
+    assert ("class Arch > async def build", "return len(self.stones), self") in pieces
 
 
 @pytest.mark.parametrize(
     "broken", ["def f(:\n    pass\n", "x = 1\0\n", "x = " + "(" * 5000, "-" * 20000 + "1", "\ud800 = 1\n"]
 )
 def test_python_that_does_not_parse_is_cut_all_the_same(broken: str) -> None:
-    text = "".join(texts(CodeSplitter(size=25), part_of(PYTHON + broken, "arch.py")))
-    assert "def span" in text
-    assert "Arch" in text
+    joined = "".join(texts(CodeSplitter(size=25), part_of(PYTHON + broken, "arch.py")))
+    assert "def span" in joined
+    assert "Arch" in joined
 
 
 JAVA = """package stones;
@@ -217,20 +217,20 @@ public class Arch {
 
 
 def test_other_languages_are_cut_by_indentation() -> None:
-    result = both(CodeSplitter(size=35), part_of(JAVA, "Arch.java"))
-    assert result[0] == ("", "package stones;")
-    assert result[1][1].startswith("// Of stone.\npublic class Arch {")
-    assert ("public class Arch", "public int count() {\n        return stones;\n    }\n}") in result
-    spans = [text for _, text in result if "double span" in text]
+    pieces = contexts_and_texts(CodeSplitter(size=35), part_of(JAVA, "Arch.java"))
+    assert pieces[0] == ("", "package stones;")
+    assert pieces[1][1].startswith("// Of stone.\npublic class Arch {")
+    assert ("public class Arch", "public int count() {\n        return stones;\n    }\n}") in pieces
+    spans = [text for _, text in pieces if "double span" in text]
     assert spans == [JAVA[JAVA.index("/** How") : JAVA.index("\n\n    public int count")]]
 
 
 def test_the_only_class_of_a_file_is_the_context_of_its_members_and_said_once() -> None:
     only = JAVA.partition("\n\n")[2]
-    result = both(CodeSplitter(size=35), part_of(only, "Arch.java"))
-    assert {context for context, _ in result} == {"public class Arch"}
+    pieces = contexts_and_texts(CodeSplitter(size=35), part_of(only, "Arch.java"))
+    assert {context for context, _ in pieces} == {"public class Arch"}
     settings = "".join(f"# what it is\nname_{number} = {number}\n" for number in range(9))
-    assert {context for context, _ in both(CodeSplitter(size=15), part_of(settings, "a.ini"))} == {""}
+    assert {context for context, _ in contexts_and_texts(CodeSplitter(size=15), part_of(settings, "a.ini"))} == {""}
 
 
 # ---------------------------------------------------------------------------------------------------- json, csv
@@ -242,39 +242,39 @@ def test_the_only_class_of_a_file_is_the_context_of_its_members_and_said_once() 
 )
 def test_one_piece_a_record(text: str) -> None:
     assert texts(JSONRows(), part_of(text)) == ['{"a": 1}', '{"a": "x, {y"}']
-    assert [piece.search_text for piece in cut(JSONRows(), part_of(text))] == ["a: 1", "a: x, {y"]
+    assert [piece.search_text for piece in cut_checked(JSONRows(), part_of(text))] == ["a: 1", "a: x, {y"]
 
 
 def test_a_long_record_is_cut_between_members_below_their_keys() -> None:
     record = {"id": 7, "work": {"title": "On arches " * 9, "pages": [{"text": "stone " * 15}, {"text": "sand " * 15}]}}
-    result = cut(JSONRows(size=30), part_of(json.dumps([record])))
-    assert (result[0].text, result[0].search_text) == ('"id": 7', "id: 7")
-    assert result[1].context == "work"
-    assert result[1].search_text.startswith("work.title: On arches On")
-    assert [piece.context for piece in result[2:]] == ["work > pages"] * 2
-    assert result[3].search_text.startswith("work.pages.text: sand")
+    pieces = cut_checked(JSONRows(size=30), part_of(json.dumps([record])))
+    assert (pieces[0].text, pieces[0].search_text) == ('"id": 7', "id: 7")
+    assert pieces[1].context == "work"
+    assert pieces[1].search_text.startswith("work.title: On arches On")
+    assert [piece.context for piece in pieces[2:]] == ["work > pages"] * 2
+    assert pieces[3].search_text.startswith("work.pages.text: sand")
 
 
 def test_scalars_share_a_piece_and_all_of_them_are_there() -> None:
     numbers = list(range(500))
-    result = cut(JSONRows(size=20), part_of(json.dumps({"numbers": numbers})))
-    assert len(result) < 60
-    assert [int(number) for piece in result for number in piece.text.split(",") if number.strip()] == numbers
+    pieces = cut_checked(JSONRows(size=20), part_of(json.dumps({"numbers": numbers})))
+    assert len(pieces) < 60
+    assert [int(number) for piece in pieces for number in piece.text.split(",") if number.strip()] == numbers
 
 
 @check_each("text", ['{"a": [1, 2', '[{"a": 1}, {"b"', '}{"a": 1}', "no json at all", '"only"', "17"])
 def test_broken_json_is_cut_by_what_brackets_it_has(text: str) -> None:
-    found_text = "".join(texts(JSONRows(), part_of(text)))
-    assert all(letter in found_text for letter in text if letter.isalnum())
+    joined = "".join(texts(JSONRows(), part_of(text)))
+    assert all(letter in joined for letter in text if letter.isalnum())
 
 
 def test_rows_have_the_header_as_context() -> None:
     text = 'name;note\r\nA;"one\r\nline; more"\r\n\r\nB;""\r\nC;x\r\n'
-    assert both(CSVRows(rows=2), part_of(text)) == [
+    assert contexts_and_texts(CSVRows(rows=2), part_of(text)) == [
         ("", 'name;note\r\nA;"one\r\nline; more"\r\n\r\nB;""'),
         ("name;note", "C;x"),
     ]
-    assert both(CSVRows(rows=1, header=False), part_of("1,2\n3,4\n")) == [("", "1,2"), ("", "3,4")]
+    assert contexts_and_texts(CSVRows(rows=1, header=False), part_of("1,2\n3,4\n")) == [("", "1,2"), ("", "3,4")]
 
 
 def test_a_quote_that_is_not_closed_swallows_no_rows() -> None:
@@ -289,15 +289,15 @@ TABLE = f"| name | weight |\n|:--|--:|\n{ROWS}"
 
 def test_a_table_is_whole_up_to_a_size() -> None:
     part = part_of(f"Weighed were these. All of them.\n\n{TABLE}\nThat is all. Or is it?")
-    found_texts = texts(TableAware(Sentences(), size=400), part)
-    assert found_texts[2:] == [TABLE.strip(), "That is all.", "Or is it?"]
+    pieces = texts(TableAware(Sentences(), size=400), part)
+    assert pieces[2:] == [TABLE.strip(), "That is all.", "Or is it?"]
 
 
 def test_a_longer_table_is_cut_between_rows_below_its_header() -> None:
-    result = both(TableAware(Sentences(), size=50), part_of(f"Text.\n{TABLE}"))[1:]
-    assert result[0][0] == ""
-    assert {context for context, _ in result[1:]} == {"| name | weight |\n|:--|--:|"}
-    assert "\n".join(text for _, text in result) == TABLE.strip()
+    pieces = contexts_and_texts(TableAware(Sentences(), size=50), part_of(f"Text.\n{TABLE}"))[1:]
+    assert pieces[0][0] == ""
+    assert {context for context, _ in pieces[1:]} == {"| name | weight |\n|:--|--:|"}
+    assert "\n".join(text for _, text in pieces) == TABLE.strip()
 
 
 def test_aligned_columns_are_a_table_and_prose_is_none() -> None:
@@ -319,8 +319,8 @@ def test_the_rest_sees_its_place_in_the_document() -> None:
 
 def test_breaks_are_where_the_distance_is_above_the_percentile() -> None:
     first, second = "Aaa aab aba. " * 6, "Zzz zzy zyz. " * 6
-    found_texts = texts(SemanticBreaks(Letters(), percentile=90, buffer=0), part_of(first + second))
-    assert found_texts == [first.strip(), second.strip()]
+    pieces = texts(SemanticBreaks(Letters(), percentile=90, buffer=0), part_of(first + second))
+    assert pieces == [first.strip(), second.strip()]
 
 
 @pytest.mark.slow
@@ -334,9 +334,12 @@ def test_a_higher_percentile_makes_fewer_pieces_and_each_sentence_is_embedded_on
 
     text = " ".join(f"Sentence {chr(97 + number % 26) * (number % 7)} is number {number}." for number in range(2500))
     part = part_of(text)
-    counts = [len(cut(SemanticBreaks(Letters(), percentile=index, buffer=1), part)) for index in (50, 80, 95)]
+    counts = [
+        len(cut_checked(SemanticBreaks(Letters(), percentile=percentile, buffer=1), part))
+        for percentile in (50, 80, 95)
+    ]
     assert counts == sorted(counts, reverse=True)
-    cut(SemanticBreaks(Counting(), buffer=0), part)
+    cut_checked(SemanticBreaks(Counting(), buffer=0), part)
     assert 2500 <= Counting.seen <= 2500 + 2500 // EMBEDDED_AT_ONCE  # neighbouring batches share one
 
 

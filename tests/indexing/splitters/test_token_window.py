@@ -12,7 +12,7 @@ from spolia.models.onnx import weights
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part
 from tests.cases import check_each
-from tests.indexing.splitters.splitter_cases import Threes, cut, left_out, part_of
+from tests.indexing.splitters.splitter_cases import Threes, characters_left_out, cut_checked, part_of
 from tests.indexing.test_splitter import EMOJI, KOREAN, SCRIPTS
 
 
@@ -27,7 +27,7 @@ def wordpiece() -> WordPiece:
 
 
 def windows(splitter: TokenWindow, part: Part) -> list[tuple[int, int]]:
-    return [(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in cut(splitter, part)]
+    return [(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in cut_checked(splitter, part)]
 
 
 @pytest.mark.slow
@@ -38,23 +38,23 @@ def test_windows_have_exactly_so_many_tokens_and_share_exactly_the_overlap(
 ) -> None:
     overlap = data.draw(st.integers(0, size - 1))
     words = [f"w{number}" for number in range(count)]
-    parts = [piece.text.split() for piece in cut(TokenWindow(size, overlap), part_of(" ".join(words)))]
+    window_words = [piece.text.split() for piece in cut_checked(TokenWindow(size, overlap), part_of(" ".join(words)))]
     stride = size - overlap
     begins = range(0, max(1, count - overlap), stride) if count else range(0)
-    assert parts == [words[begin : begin + size] for begin in begins]
-    assert [word for number, window in enumerate(parts) for word in window[overlap if number else 0 :]] == words
+    assert window_words == [words[begin : begin + size] for begin in begins]
+    assert [word for number, window in enumerate(window_words) for word in window[overlap if number else 0 :]] == words
 
 
 def test_an_empty_text_has_no_windows() -> None:
-    assert cut(TokenWindow(), part_of("")) == ()
+    assert cut_checked(TokenWindow(), part_of("")) == ()
 
 
 @check_each("text", [*SCRIPTS, KOREAN * 30 + EMOJI * 30])
 @check_each("tokenizer", [None, Threes()])
 def test_the_text_is_put_together_again_from_the_offsets(text: str, tokenizer: Threes | None) -> None:
     part = part_of(text * 20)
-    assert left_out(part.node.text, cut(TokenWindow(10, 3, tokenizer), part)) == ""
-    assert left_out(part.node.text, cut(TokenWindow(10, 0, tokenizer), part)) == ""
+    assert characters_left_out(part.node.text, cut_checked(TokenWindow(10, 3, tokenizer), part)) == ""
+    assert characters_left_out(part.node.text, cut_checked(TokenWindow(10, 0, tokenizer), part)) == ""
 
 
 def test_tokens_are_those_of_the_embedder(wordpiece: WordPiece) -> None:
@@ -86,7 +86,7 @@ def test_words_that_the_tokenizer_does_not_know_are_cut(wordpiece: WordPiece, te
 
 def test_nothing_is_shared_across_blanks_longer_than_a_window() -> None:
     text = "one two three" + " " * 1000 + "four five six"
-    assert [piece.text for piece in cut(TokenWindow(2, 1), part_of(text))] == [
+    assert [piece.text for piece in cut_checked(TokenWindow(2, 1), part_of(text))] == [
         "one two", "two three", "four five", "five six"
     ]  # fmt: skip
 

@@ -48,12 +48,12 @@ def test_metadata_are_indexed_and_shown_above_the_text_but_are_no_part_of_it() -
 
 def test_metadata_that_are_not_shown_are_indexed_with_title_and_headings() -> None:
     document = MarkdownReader().read(Blob("a.md", b"# Tides\n\nThe sea rises.")).document.but(meta=(("year", 1999),))
-    nodes, hidden = (
-        list(cut_document(document, AttachMetadata(Sentences(), ("year",), nodes))) for nodes in (True, False)
+    titled, hidden = (
+        list(cut_document(document, AttachMetadata(Sentences(), ("year",), titled))) for titled in (True, False)
     )
     assert hidden[-1].shown_text == "Tides\nThe sea rises."
     assert hidden[-1].indexed_text == "year: 1999\nTides\nThe sea rises."
-    assert nodes[-1].indexed_text == "Tides\nyear: 1999\nThe sea rises."
+    assert titled[-1].indexed_text == "Tides\nyear: 1999\nThe sea rises."
 
 
 def test_metadata_stand_before_a_question_that_is_searched() -> None:

@@ -28,9 +28,9 @@ PICTURE = Region("image", len(TEXT), len(TEXT), image="f00d", caption="A quarry"
 DOCUMENT = Document("d", TEXT, regions=(REGION, PICTURE))
 
 
-def covered(pieces: list[tuple[int, int]], text: str) -> str:
+def uncovered_text(pieces: list[tuple[int, int]], text: str) -> str:
     """What no piece has, but blanks."""
-    return "".join(c for index, c in enumerate(text) if not any(a <= index < b for a, b in pieces)).strip()
+    return "".join(c for position, c in enumerate(text) if not any(a <= position < b for a, b in pieces)).strip()
 
 
 def test_a_table_is_a_piece_with_its_caption() -> None:
@@ -58,7 +58,7 @@ def test_a_kind_that_is_none() -> None:
 def test_windows_do_not_cut_a_table_that_fits() -> None:
     pieces = SlidingWindow(size=52, overlap=8)(Part(document_node(DOCUMENT), DOCUMENT))
     assert sum(TABLE in piece.text for piece in pieces) == 1
-    assert covered([(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in pieces], TEXT) == ""
+    assert uncovered_text([(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in pieces], TEXT) == ""
     blind = SlidingWindow(size=52, overlap=8)(Part(document_node(DOCUMENT), DOCUMENT.but(regions=())))
     assert not any(TABLE in piece.text for piece in blind)
 
@@ -67,7 +67,7 @@ def test_windows_cut_a_long_table_between_its_rows() -> None:
     pieces = SlidingWindow(size=30, overlap=3)(Part(document_node(DOCUMENT), DOCUMENT))
     lines = TABLE.split("\n")
     assert all(sum(line in piece.text for piece in pieces) >= 1 for line in lines)
-    assert covered([(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in pieces], TEXT) == ""
+    assert uncovered_text([(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in pieces], TEXT) == ""
 
 
 def test_tables_that_a_reader_has_noted_are_known_without_bars() -> None:

@@ -89,8 +89,8 @@ They were old.
 
 
 def test_plain_text_is_cut_at_numbers_that_go_on_counting() -> None:
-    result = [(heading.level, heading.text) for heading in numbered_headings(REPORT)]
-    assert result == [(1, "1 Introduction"), (2, "1.1 Terms"), (2, "1.2 History"), (1, "2. Methods"),
+    headings = [(heading.level, heading.text) for heading in numbered_headings(REPORT)]
+    assert headings == [(1, "1 Introduction"), (2, "1.1 Terms"), (2, "1.2 History"), (1, "2. Methods"),
                      (3, "2.1.1 Ships"), (1, "3 Results")]  # fmt: skip
     assert first_lines(Sections(1), Document("d", REPORT)) == [
         "A report on tides", "1 Introduction", "2. Methods", "3 Results",
@@ -170,7 +170,7 @@ def test_topics_cover_every_character_but_blanks(text: str, sentences: int) -> N
 def test_neighbours_are_joined_in_the_order_of_ward_s_costs(vectors: np.ndarray[Any, Any], count: int) -> None:
     stretches = [[index] for index in range(len(vectors))]
     while len(stretches) > count:
-        costs = [_cost(vectors, item, other_value) for item, other_value in pairwise(stretches)]
+        costs = [_cost(vectors, left, right) for left, right in pairwise(stretches)]
         index = int(np.argmin(np.round(costs, 9)))
         if np.sum(np.round(costs, 9) == np.round(costs[index], 9)) > 1:
             return  # ties are decided by rounding there
@@ -179,8 +179,8 @@ def test_neighbours_are_joined_in_the_order_of_ward_s_costs(vectors: np.ndarray[
 
 
 def _cost(vectors: np.ndarray[Any, Any], numbers: list[int], other_numbers: list[int]) -> float:
-    mean = vectors[numbers].mean(axis=0) - vectors[other_numbers].mean(axis=0)
-    return len(numbers) * len(other_numbers) / (len(numbers) + len(other_numbers)) * float(mean @ mean)
+    difference = vectors[numbers].mean(axis=0) - vectors[other_numbers].mean(axis=0)
+    return len(numbers) * len(other_numbers) / (len(numbers) + len(other_numbers)) * float(difference @ difference)
 
 
 def test_bad_numbers_are_refused() -> None:

@@ -45,17 +45,17 @@ def corpus(tmp_path: Path) -> Corpus:
     return new_corpus
 
 
-def made(corpus: Corpus, group: str = "made") -> list[str]:
+def texts_of_group(corpus: Corpus, group: str = "made") -> list[str]:
     return sorted(node.text for node in corpus.latest().all_nodes(group))
 
 
 @pytest.mark.slow
 def test_each_kind_of_file_has_its_transform(corpus: Corpus) -> None:
     materialise([corpus.group("made", Definition(CHOSEN))])
-    assert made(corpus) == ["About salt.", "About stones.", "OF WORDS.", "One.", "Two."]
-    add_texts(corpus, {"e.md": "Three.", "f.pdf.txt": "More of stones."}, known=[shouted])
-    assert made(corpus).count("About stones.") == 2
-    assert "Three." in made(corpus)
+    assert texts_of_group(corpus) == ["About salt.", "About stones.", "OF WORDS.", "One.", "Two."]
+    add_texts(corpus, {"e.md": "Three.", "f.pdf.txt": "More of stones."}, operators=[shouted])
+    assert texts_of_group(corpus).count("About stones.") == 2
+    assert "Three." in texts_of_group(corpus)
     assert corpus.latest().check() == []
 
 
@@ -66,9 +66,9 @@ def test_replies_are_kept_as_without_it(corpus: Corpus, tmp_path: Path) -> None:
     for name in ("one", "two"):
         with Run(journal=runs.journal, cache=runs.cache) as run:
             materialise([corpus.group(name, Definition(CHOSEN))])
-        calls.append(run.spent.calls)
+        calls.append(run.actual_usage.calls)
     assert calls == [2, 0]
-    assert made(corpus, "one") == made(corpus, "two")
+    assert texts_of_group(corpus, "one") == texts_of_group(corpus, "two")
 
 
 def test_it_says_what_its_transforms_say() -> None:

@@ -20,7 +20,7 @@ from spolia.indexing.transforms.rule_entities import (
     normalise_name,
 )
 from tests.cases import check_each
-from tests.indexing.transforms.fixtures import cut, whole
+from tests.indexing.transforms.fixtures import cut_part, whole_part
 
 GERMAN = (
     "Die Hauptstadt der Bundesrepublik ist Berlin. Seit dem Umzug der Regierung im Jahr 1999 arbeitet auch Angela "
@@ -28,8 +28,8 @@ GERMAN = (
 )
 
 
-def found(text: str, *kinds: str) -> list[str]:
-    return [piece.text for piece in RuleEntities(kinds or ALL)(whole(text))]  # type: ignore[arg-type]
+def entities_in(text: str, *kinds: str) -> list[str]:
+    return [piece.text for piece in RuleEntities(kinds or ALL)(whole_part(text))]  # type: ignore[arg-type]
 
 
 @check_each(
@@ -51,17 +51,17 @@ def found(text: str, *kinds: str) -> list[str]:
     ],
 )
 def test_names_are_runs_of_capitals(text: str, expected: list[str]) -> None:
-    assert found(text, "name", "acronym") == expected
+    assert entities_in(text, "name", "acronym") == expected
 
 
 def test_german_nouns_are_no_names() -> None:
-    assert found(GERMAN) == ["1999", "Angela Merkel", "Architekt Norman Foster", "NATO"]
+    assert entities_in(GERMAN) == ["1999", "Angela Merkel", "Architekt Norman Foster", "NATO"]
 
 
 def test_the_language_is_judged_by_the_document_not_by_the_piece() -> None:
     text = GERMAN + " Am Fluss Havel"
-    assert RuleEntities()(cut(text, len(text) - 8, len(text))) == ()
-    assert [piece.text for piece in RuleEntities()(whole("at Lake Havel"))] == ["Lake Havel"]
+    assert RuleEntities()(cut_part(text, len(text) - 8, len(text))) == ()
+    assert [piece.text for piece in RuleEntities()(whole_part("at Lake Havel"))] == ["Lake Havel"]
 
 
 @pytest.mark.parametrize("name", ["xquad_en", "xquad_es", "squad2_dev", "hotpotqa"])
@@ -81,7 +81,7 @@ def test_no_passage_of_another_language_is_taken_for_german(shared_datasets: Pat
     ],
 )
 def test_acronyms(text: str, expected: list[str]) -> None:
-    assert found(text, "acronym") == expected
+    assert entities_in(text, "acronym") == expected
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_acronyms(text: str, expected: list[str]) -> None:
     ],
 )
 def test_quoted_titles(text: str, expected: list[str]) -> None:
-    assert found(text, "quote") == expected
+    assert entities_in(text, "quote") == expected
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_quoted_titles(text: str, expected: list[str]) -> None:
     ],
 )
 def test_years_and_numbers(text: str, years: list[str], numbers: list[str]) -> None:
-    assert found(text, "year") == years
-    assert found(text, "number") == numbers
+    assert entities_in(text, "year") == years
+    assert entities_in(text, "number") == numbers
 
 
 def test_an_entity_is_one_node_with_its_first_place_normal_form_and_type() -> None:
     text = "at the Ｃafé  Noir. In the café noir? In the Café Noir."
-    pieces = RuleEntities()(whole(text))
+    pieces = RuleEntities()(whole_part(text))
     assert [(piece.text, piece.start, piece.meta) for piece in pieces] == [
         ("Ｃafé  Noir", 7, (("entity", "café noir"), ("type", "name")))
     ]
@@ -129,14 +129,14 @@ def test_an_unknown_rule_is_refused() -> None:
 
 @given(st.text() | st.text("AaBb .-'’“”\"\n1290%$£é東「」", max_size=80))
 def test_entities_are_truly_there_each_once_and_always_the_same(text: str) -> None:
-    pieces = RuleEntities()(whole(text))
+    pieces = RuleEntities()(whole_part(text))
     for piece in pieces:
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text == piece.text.strip() != ""
         assert dict(piece.meta)["entity"] == normalise_name(piece.text)
     names = [dict(piece.meta)["entity"] for piece in pieces]
     assert len(set(names)) == len(names)
-    assert pieces == RuleEntities()(whole(text))
+    assert pieces == RuleEntities()(whole_part(text))
     assert [piece.start for piece in pieces] == sorted(piece.start or 0 for piece in pieces)
 
 

@@ -53,7 +53,7 @@ ARMS = get_type_hints(ByPattern)["transforms"]
 TRANSFORMS = sorted(filter(takes_parts, Catalogue().operators()), key=lambda cls: cls.__name__)
 
 
-def made(cls: Any, reply: str, draw: st.DataObject) -> Operator[Part, Pieces]:
+def make_operator(cls: Any, reply: str, draw: st.DataObject) -> Operator[Part, Pieces]:
     """One with what it needs; a model says `reply`, whatever it is asked."""
     hints = get_type_hints(cls)
     needed = [f for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
@@ -69,7 +69,7 @@ def _needed(hint: Any, reply: str, draw: st.DataObject) -> Any:
     if kind is Operator:
         return halves
     if isinstance(kind, type) and issubclass(kind, Operator):
-        return made(next(cls for cls in TRANSFORMS if issubclass(cls, kind)), reply, draw)
+        return make_operator(next(cls for cls in TRANSFORMS if issubclass(cls, kind)), reply, draw)
     if hint == ARMS:  # any operator at all would be drawn with prompts and files that are not there
         patterns = draw.draw(st.lists(st.sampled_from(["*.md", "*.py", "a*", "b.txt"]), unique=True))
         return tuple((pattern, halves) for pattern in patterns)
@@ -82,11 +82,11 @@ def _needed(hint: Any, reply: str, draw: st.DataObject) -> Any:
 def parts(draw: st.DrawFn) -> Part:
     """Documents of every shape, whole or cut."""
     text = draw(st.text(ALPHABET, max_size=120) | st.text(max_size=40))
-    position = sorted(draw(st.tuples(st.integers(0, len(text)), st.integers(0, len(text)))))
+    bounds = sorted(draw(st.tuples(st.integers(0, len(text)), st.integers(0, len(text)))))
     headings = (Heading(0, 1, text[:5]),) if draw(st.booleans()) else ()
     kind = draw(st.sampled_from(["text/plain", "text/markdown", "text/html", "text/csv", "application/json"]))
     document = Document("d", text, draw(st.sampled_from(["", "a.md", "a.py", "a.csv"])), "T", kind, headings=headings)
-    start, end = position if draw(st.booleans()) else (0, len(text))
+    start, end = bounds if draw(st.booleans()) else (0, len(text))
     refs = (Node("r", text[:3], "d"),) if draw(st.booleans()) else ()
     return Part(Node("n", text[start:end], "d", span=Span(start, end)), document, refs)
 
@@ -103,7 +103,7 @@ def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Piec
     @given(part=parts(), reply=st.sampled_from(REPLIES) | st.text(ALPHABET), draw=st.data())
     @settings(max_examples=60)
     def check_example(part: Part, reply: str, draw: st.DataObject) -> None:
-        op = made(cls, reply, draw)
+        op = make_operator(cls, reply, draw)
         pieces = op(part)
         assert isinstance(pieces, tuple)
         for piece in pieces:
@@ -124,6 +124,6 @@ def test_it_takes_parts_and_gives_pieces(cls: type[Operator[Part, Pieces]]) -> N
     @given(draw=st.data())
     @settings(max_examples=3)
     def check_example(draw: st.DataObject) -> None:
-        assert made(cls, "x", draw).gives(Part) == tuple[Piece, ...]
+        assert make_operator(cls, "x", draw).gives(Part) == tuple[Piece, ...]
 
     check_example()

@@ -26,7 +26,7 @@ from spolia.run import Run
 from spolia.stores.definition import Definition, Part, Piece, Pieces, refuse_unstorable
 from spolia.types import Node
 from tests.cases import check_each
-from tests.indexing.transforms.fixtures import cut, shown, whole
+from tests.indexing.transforms.fixtures import cut_part, texts_and_starts, whole_part
 
 if TYPE_CHECKING:
     from spolia.types import Span as Hidden
@@ -59,31 +59,31 @@ def beside(text: str, refs: list[str]) -> str:
     return f"{len(text)}: {' + '.join(refs)}"
 
 
-def returned(value: object) -> Pieces:
-    return transform(lambda text: value)(whole(TEXT))
+def apply_returning(value: object) -> Pieces:
+    return transform(lambda text: value)(whole_part(TEXT))
 
 
 # ---------------------------------------------------------------------------------------------- what they are given
 
 
 def test_a_function_of_text_gets_the_nodes_text_and_cuts_keep_their_places() -> None:
-    texts = clauses(cut(TEXT, 13, len(TEXT)))
-    assert shown(texts) == [("Two is there.", 0), ("\n---\nOne more.", 13)]
+    pieces = clauses(cut_part(TEXT, 13, len(TEXT)))
+    assert texts_and_starts(pieces) == [("Two is there.", 0), ("\n---\nOne more.", 13)]
 
 
 def test_a_function_of_nodes_gets_the_node_and_what_it_inherits_is_not_repeated() -> None:
-    (piece,) = shouted(whole("Salt.", meta=(("year", 1999),)))
+    (piece,) = shouted(whole_part("Salt.", meta=(("year", 1999),)))
     assert (piece.text, piece.start, piece.meta, piece.context) == ("SALT.", None, (("loud", True),), "")
 
 
 def test_a_function_of_parts_gets_all_there_is() -> None:
-    (piece,) = described(whole("Salt.", title="Mines"))
+    (piece,) = described(whole_part("Salt.", title="Mines"))
     assert (piece.text, piece.meta) == ("Mines", (("refs", 0),))
 
 
 def test_refs_come_as_texts_or_as_nodes() -> None:
-    part = cut(TEXT, 0, 12, "r-one", "r-two")
-    assert shown(beside(part)) == [("12: r-one + r-two", None)]
+    part = cut_part(TEXT, 0, 12, "r-one", "r-two")
+    assert texts_and_starts(beside(part)) == [("12: r-one + r-two", None)]
 
     @transform
     def nodes(node: Node, refs):  # type: ignore[no-untyped-def]
@@ -103,7 +103,7 @@ def test_an_annotation_that_only_the_type_checker_sees_does_not_hide_the_others(
     def named(node: Node, span: Hidden | None = None) -> str:
         return node.id
 
-    assert shown(named(whole("x"))) == [("d", None)]
+    assert texts_and_starts(named(whole_part("x"))) == [("d", None)]
 
 
 def two(first: str, second: str) -> str:
@@ -128,8 +128,8 @@ def test_a_function_that_is_no_transform_is_refused(function: Callable[..., obje
 
 
 def test_built_in_functions_are_functions_of_text() -> None:
-    assert shown(transform(str.splitlines)(whole("a\nb"))) == [("a", 0), ("b", 2)]
-    assert shown(transform(len)(whole("four"))) == [("4", None)]
+    assert texts_and_starts(transform(str.splitlines)(whole_part("a\nb"))) == [("a", 0), ("b", 2)]
+    assert texts_and_starts(transform(len)(whole_part("four"))) == [("4", None)]
 
 
 # ---------------------------------------------------------------------------------------------- what they return
@@ -159,7 +159,7 @@ def test_built_in_functions_are_functions_of_text() -> None:
     ],
 )
 def test_whatever_is_returned_becomes_nodes(value: object, expected: list[tuple[str, int | None]]) -> None:
-    assert shown(returned(value)) == expected
+    assert texts_and_starts(apply_returning(value)) == expected
 
 
 def test_a_generator_is_read_to_its_end() -> None:
@@ -167,18 +167,18 @@ def test_a_generator_is_read_to_its_end() -> None:
     def words(text: str) -> Iterator[str]:
         yield from text.split()
 
-    assert shown(words(whole("a b\n a"))) == [("a", 0), ("b", 2), ("a", 5)]
+    assert texts_and_starts(words(whole_part("a b\n a"))) == [("a", 0), ("b", 2), ("a", 5)]
 
 
 def test_days_and_moments_are_texts_that_sort() -> None:
     day, moment = date(2026, 11, 21), datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
-    assert shown(returned([day])) == [("2026-11-21", None)]
-    (piece,) = returned({"text": "x", "meta": {"on": [day, moment]}})
+    assert texts_and_starts(apply_returning([day])) == [("2026-11-21", None)]
+    (piece,) = apply_returning({"text": "x", "meta": {"on": [day, moment]}})
     assert piece.meta == (("on", "2026-11-21"), ("on", "2026-11-21T09:30:00Z"))
 
 
 def test_metadata_may_have_several_values_and_search_another_text() -> None:
-    (piece,) = returned({"text": "x", "search_text": "y", "context": "z", "meta": {"tag": ["a", "b"], "n": 0}})
+    (piece,) = apply_returning({"text": "x", "search_text": "y", "context": "z", "meta": {"tag": ["a", "b"], "n": 0}})
     assert piece == Piece("x", None, "z", "y", (("tag", "a"), ("tag", "b"), ("n", 0)))
 
 
@@ -208,7 +208,7 @@ def test_metadata_may_have_several_values_and_search_another_text() -> None:
 )
 def test_what_stands_for_no_piece_is_refused_and_says_what_to_return(value: object, expected: str) -> None:
     with pytest.raises(WiringError, match=expected):
-        returned(value)
+        apply_returning(value)
 
 
 def test_what_is_wrong_names_function_node_and_document() -> None:
@@ -219,7 +219,7 @@ def test_what_is_wrong_names_function_node_and_document() -> None:
     with pytest.raises(
         WiringError, match=r"^The transform odd, for node 'd' of 'notes/d\.txt', returned a set, which"
     ) as error:
-        odd(whole("a"))
+        odd(whole_part("a"))
     assert not getattr(error.value, "__notes__", ()), "said once"
 
 
@@ -242,17 +242,17 @@ def test_a_function_that_takes_refs_needs_a_group_that_they_come_from() -> None:
         return text
 
     taking = transform(beside_plain)
-    for instance in (taking, ByPattern((("*.md", taking),))):
+    for transform_with_refs in (taking, ByPattern((("*.md", taking),))):
         with pytest.raises(GroupError, match=r"^beside_plain takes refs, .* Write Definition\(\.\.\., ref=GROUP\)"):
-            Definition(instance)
-        assert Definition(instance, ref="sentence").ref == "sentence"
+            Definition(transform_with_refs)
+        assert Definition(transform_with_refs, ref="sentence").ref == "sentence"
     assert Definition(titled).ref == "", "its refs have a default"
 
 
 @pytest.mark.slow
 @given(st.text("ab .\n", max_size=60), st.lists(st.text("ab .\n", max_size=6)))
 def test_a_place_is_always_true(text: str, parts: list[str]) -> None:
-    for piece in transform(lambda _: parts)(whole(text)):
+    for piece in transform(lambda _: parts)(whole_part(text)):
         assert piece.start is None or text[piece.start : piece.start + len(piece.text)] == piece.text
 
 
@@ -260,7 +260,7 @@ def test_a_place_is_always_true(text: str, parts: list[str]) -> None:
 @given(st.text("ab .\n", max_size=60), st.sampled_from([r"\n", r" ", r"\.", r"b"]))
 def test_what_was_cut_at_marks_keeps_its_place(text: str, mark: str) -> None:
     expected = [match.span() for match in re.finditer(rf"[^{mark}]+", text) if match[0].strip()]
-    pieces = transform(lambda text: re.split(mark, text))(whole(text))
+    pieces = transform(lambda text: re.split(mark, text))(whole_part(text))
     if mark == "b":  # a letter between two texts: it may be another word, so only what occurs once has a place
         assert all(text.count(piece.text) != 1 or piece.start == text.index(piece.text) for piece in pieces)
     else:
@@ -271,9 +271,9 @@ def test_what_was_cut_at_marks_keeps_its_place(text: str, mark: str) -> None:
 def test_places_are_searched_for_in_bounded_time() -> None:
     words = [f"w{number}" for number in range(20_000)]
     text = " ".join(words)
-    backwards = transform(lambda text: list(reversed(text.split())))(whole(text))
+    backwards = transform(lambda text: list(reversed(text.split())))(whole_part(text))
     assert sum(piece.start is not None for piece in backwards) <= 1_001
-    assert all(piece.start is not None for piece in transform(str.split)(whole(text)))
+    assert all(piece.start is not None for piece in transform(str.split)(whole_part(text)))
 
 
 # ---------------------------------------------------------------------------------------------- what goes wrong
@@ -286,7 +286,7 @@ def test_an_exception_is_told_with_document_and_node() -> None:
         raise KeyError("x")
 
     with pytest.raises(DocumentError, match=r"broken failed on node 'd' of 'notes/d.txt': KeyError: 'x'") as caught:
-        broken(whole("text"))
+        broken(whole_part("text"))
     assert isinstance(caught.value.__cause__, KeyError)
 
 
@@ -296,7 +296,7 @@ def test_an_error_that_a_run_knows_keeps_its_type() -> None:
         raise ModelUnavailable("nobody answers")
 
     with pytest.raises(ModelUnavailable, match="nobody answers") as caught:
-        offline(whole("text"))
+        offline(whole_part("text"))
     transform_note, step_note = caught.value.__notes__
     assert transform_note == "In the transform offline, for node 'd' of 'notes/d.txt'."
     assert step_note.startswith(f"In the step offline: {__file__}, line ")
@@ -318,7 +318,9 @@ def test_it_is_an_operator_like_any_other() -> None:
     refuse_unstorable(clauses)
 
 
-def made(version: int = 1, body: str = "text.split()", default: str = "1", comment: str = "") -> Operator[Part, Pieces]:
+def compile_again(
+    version: int = 1, body: str = "text.split()", default: str = "1", comment: str = ""
+) -> Operator[Part, Pieces]:
     """The same function, written again."""
     import linecache
 
@@ -331,15 +333,20 @@ def made(version: int = 1, body: str = "text.split()", default: str = "1", comme
 
 @pytest.mark.slow
 def test_its_digest_changes_with_version_source_and_defaults_not_with_comments() -> None:
-    same = [made(), made(), made(comment="  # why")]
-    flows = [made(version=2), made(body="text.splitlines()"), made(default="2"), made(default="TWO")]
+    same = [compile_again(), compile_again(), compile_again(comment="  # why")]
+    changed = [
+        compile_again(version=2),
+        compile_again(body="text.splitlines()"),
+        compile_again(default="2"),
+        compile_again(default="TWO"),
+    ]
     assert len({op.digest for op in same}) == 1
-    assert len({op.digest for op in [*same, *flows]}) == 5
+    assert len({op.digest for op in [*same, *changed]}) == 5
 
 
 def test_a_lambda_runs_but_nothing_takes_it_for_another_and_no_store_takes_it() -> None:
     first, second = (transform(lambda text: text.upper()) for _ in range(2))
-    assert shown(first(whole("a"))) == [("A", None)]
+    assert texts_and_starts(first(whole_part("a"))) == [("A", None)]
     assert first.digest != second.digest
     with pytest.raises(GroupError, match=r"a lambda has no name.*Write def name\(...\)"):
         refuse_unstorable(first)
@@ -373,10 +380,10 @@ def unhashable(text: str, pattern: re.Pattern[str] = re.compile("a")) -> list[st
     ],
 )
 def test_what_a_name_does_not_tell_is_refused_for_stores(function: Callable[..., object], expected: str) -> None:
-    result = transform(function)
-    assert result(whole("xaz"))
+    unnamed = transform(function)
+    assert unnamed(whole_part("xaz"))
     with pytest.raises(GroupError, match=expected):
-        refuse_unstorable(result)
+        refuse_unstorable(unnamed)
 
 
 def test_a_function_is_found_wherever_it_hides_in_an_operator() -> None:
@@ -403,8 +410,8 @@ def counted(text: str) -> str:
 def test_results_are_kept_by_text_when_that_is_wanted() -> None:
     asked.clear()
     with Run(cache=Cache()):
-        assert counted(whole("a")) == counted(whole("a", id="other")) == (Piece("A"),)
-        counted(whole("b"))
+        assert counted(whole_part("a")) == counted(whole_part("a", id="other")) == (Piece("A"),)
+        counted(whole_part("b"))
     assert asked == ["a", "b"]
 
 

@@ -39,7 +39,7 @@ def impatient() -> Iterator[WorkerProcesses]:
         yield workers
 
 
-def did(workers: WorkerProcesses, order: str) -> str:
+def run_order(workers: WorkerProcesses, order: str) -> str:
     return workers.prepare(Obeying(), Blob("a.do", order.encode())).reading.document.text
 
 
@@ -73,42 +73,42 @@ def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(
     workers: WorkerProcesses, order: str, why: str
 ) -> None:
     with pytest.raises(DocumentError, match=why) as error:
-        did(workers, order)
+        run_order(workers, order)
     assert str(error.value).startswith("The obeying reader ")
     assert f" on a.do ({len(order)} bytes)." in str(error.value)
-    assert did(workers, "say still here") == "still here"
+    assert run_order(workers, "say still here") == "still here"
 
 
 @pytest.mark.slow
 def test_a_reader_that_hangs_is_ended_and_a_large_file_may_take_longer(impatient: WorkerProcesses) -> None:
     with pytest.raises(DocumentError, match=r"reader took longer than 2 s on a.do.*WorkerLimits\(seconds="):
-        did(impatient, "hang")
+        run_order(impatient, "hang")
     with pytest.raises(DocumentError, match="took longer than 3 s"):
-        did(impatient, "hang " + "." * 1_000_000)
+        run_order(impatient, "hang " + "." * 1_000_000)
 
 
 def test_what_the_reader_says_itself_is_passed_on(workers: WorkerProcesses) -> None:
     with pytest.raises(EncryptedDocument, match=r"^it is locked$"):
-        did(workers, "locked")
+        run_order(workers, "locked")
 
 
 def test_what_a_reader_prints_is_no_reply(workers: WorkerProcesses) -> None:
-    assert did(workers, "print stones") == "printed"
+    assert run_order(workers, "print stones") == "printed"
 
 
 def test_a_worker_writes_no_large_files(workers: WorkerProcesses, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"File too large|SIGXFSZ"):
-        did(workers, f"write {tmp_path / 'much'}")
+        run_order(workers, f"write {tmp_path / 'much'}")
     assert (tmp_path / "much").stat().st_size <= 2 * 2**20
 
 
 @pytest.mark.slow
 def test_a_worker_that_was_killed_once_tries_again(workers: WorkerProcesses, tmp_path: Path) -> None:
-    assert did(workers, f"crash_once {tmp_path / 'done'}") == "again"
+    assert run_order(workers, f"crash_once {tmp_path / 'done'}") == "again"
 
 
 def test_one_worker_reads_many_files(workers: WorkerProcesses) -> None:
-    assert did(workers, "pid") == did(workers, "pid") != str(os.getpid())
+    assert run_order(workers, "pid") == run_order(workers, "pid") != str(os.getpid())
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_files_are_read_at_the_same_time() -> None:
     with WorkerProcesses(2) as workers, ThreadPoolExecutor(2) as threads:
         pids = set[str]()
         for _ in range(100):  # on a busy machine one process may do all that is asked in one round
-            pids |= set(threads.map(lambda order: did(workers, order), ["sleep 0.2", "pid"] * 4))
+            pids |= set(threads.map(lambda order: run_order(workers, order), ["sleep 0.2", "pid"] * 4))
             if len(pids) == 3:
                 break
     assert len(pids) == 3  # "slept", and two processes
@@ -130,19 +130,19 @@ def test_parts_come_one_after_the_other(workers: WorkerProcesses) -> None:
         list(workers.parts(Obeying(), Blob("bad", b"2")))
     with pytest.raises(DocumentError, match="died"):
         list(workers.parts(Obeying(), Blob("dies", b"2")))
-    some_parts = workers.parts(Obeying(), Blob("a", b"1000"))
-    assert next(some_parts).uri == "a/0"
-    some_parts.close()  # type: ignore[attr-defined]
-    assert did(workers, "say not a part") == "not a part"
+    part_stream = workers.parts(Obeying(), Blob("a", b"1000"))
+    assert next(part_stream).uri == "a/0"
+    part_stream.close()  # type: ignore[attr-defined]
+    assert run_order(workers, "say not a part") == "not a part"
 
 
 @pytest.mark.slow
 def test_large_parts_are_files_in_the_callers_folder(tmp_path: Path) -> None:
     with WorkerProcesses(1, spool=tmp_path) as workers:
-        found_parts = workers.parts(Obeying(), Blob("files", b"3"))
-        parts = [next(found_parts), next(found_parts)]
-        assert did(workers, "say read meanwhile") == "read meanwhile"
-        parts += found_parts
+        part_stream = workers.parts(Obeying(), Blob("files", b"3"))
+        parts = [next(part_stream), next(part_stream)]
+        assert run_order(workers, "say read meanwhile") == "read meanwhile"
+        parts += part_stream
         assert [part.content.parent for part in parts if isinstance(part.content, Path)] == [tmp_path] * 3
         assert [part.data for part in parts] == [b"part 0", b"part 1", b"part 2"]
 
@@ -158,16 +158,16 @@ def test_containers_are_opened_within_containers() -> None:
 def test_workers_end_while_they_read() -> None:
     began = threading.Event()
     with WorkerProcesses(1) as workers, ThreadPoolExecutor(1) as threads:
-        pid = int(did(workers, "pid"))
+        pid = int(run_order(workers, "pid"))
 
         def hang() -> str:
             began.set()
-            return did(workers, "hang")
+            return run_order(workers, "hang")
 
         waiting = threads.submit(hang)
         began.wait()
         workers.__exit__(None, None, None)
-        assert not alive(pid)
+        assert not is_alive(pid)
         with pytest.raises(SpoliaError):
             waiting.result(timeout=600)
 
@@ -185,7 +185,7 @@ def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr("spolia.worker_process.WAIT_S", 0.001)
     with WorkerProcesses(1) as workers, pytest.raises(WorkersFailed, match="/bin/false"):
-        did(workers, "say x")
+        run_order(workers, "say x")
 
 
 @pytest.mark.slow
@@ -200,12 +200,12 @@ def test_no_worker_outlives_who_started_it() -> None:
     parent.kill()
     parent.wait()
     until = time.monotonic() + 10
-    while alive(worker) and time.monotonic() < until:
+    while is_alive(worker) and time.monotonic() < until:
         time.sleep(0.02)
-    assert not alive(worker)
+    assert not is_alive(worker)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process runs; one that nobody has waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -19,7 +19,7 @@ from tests.models.local import tiny
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed"),
+    pytest.mark.skipif(not tiny.is_installed(), reason="the extra local is not installed"),
 ]
 
 LONG = "The moon pulls the sea, and ships wait for the tide. Salt is dug in mines."
@@ -50,7 +50,7 @@ def checkpoint(folder: Path, **metadata: Any) -> Any:
     return bert, linear
 
 
-def reference(
+def reference_vectors(
     folder: Path, bert: Any, linear: Any, texts: Any, marker: str, length: int, *, is_query: bool, attends: bool = False
 ) -> list[Any]:
     """The algorithm of Khattab and Zaharia (2020), sections 3.2 and 3.3, as `tensorize`, `query` and `doc` of their
@@ -70,17 +70,19 @@ def reference(
         if attends:
             mask[ids == tokenizer.mask_token_id] = 1
     with torch.no_grad():
-        result = bert(ids, attention_mask=mask)[0] @ linear.T
-    result = torch.nn.functional.normalize(result, p=2, dim=2)
+        vectors = bert(ids, attention_mask=mask)[0] @ linear.T
+    vectors = torch.nn.functional.normalize(vectors, p=2, dim=2)
     skipped = set() if is_query else {tokenizer.encode(sign, add_special_tokens=False)[0] for sign in SIGNS}
-    record = [[id not in skipped and id != tokenizer.pad_token_id for id in row] for row in ids.tolist()]
-    return [rows[row].numpy() for rows, row in zip(result, map(torch.tensor, record), strict=True)]
+    is_kept = [[id not in skipped and id != tokenizer.pad_token_id for id in row] for row in ids.tolist()]
+    return [rows[row].numpy() for rows, row in zip(vectors, map(torch.tensor, is_kept), strict=True)]
 
 
-def same(result: Any, expected: list[Any]) -> None:
-    assert [result.row(index).shape for index in range(len(result))] == [rows.shape for rows in expected]
-    for index, rows in enumerate(expected):
-        np.testing.assert_allclose(result.row(index), rows, atol=2e-5)
+def assert_same_vectors(token_vectors: Any, expected: list[Any]) -> None:
+    assert [token_vectors.row(number).shape for number in range(len(token_vectors))] == [
+        rows.shape for rows in expected
+    ]
+    for number, rows in enumerate(expected):
+        np.testing.assert_allclose(token_vectors.row(number), rows, atol=2e-5)
 
 
 @pytest.mark.parametrize("is_alone", [True, False], ids=["cpu", "fixed shapes"])
@@ -94,10 +96,13 @@ def test_token_vectors_are_those_of_the_published_algorithm(
     assert isinstance(embedder, TokenEmbedder)
     assert embedder.dimension == DIMENSION
     token_vectors = embedder.embed_tokens(QUERIES, kind="query")
-    same(token_vectors, reference(tmp_path, bert, linear, QUERIES, "[unused0]", 16, is_query=True, attends=attends))
-    assert [len(token_vectors.row(index)) for index in range(4)] == [16] * 4
+    assert_same_vectors(
+        token_vectors,
+        reference_vectors(tmp_path, bert, linear, QUERIES, "[unused0]", 16, is_query=True, attends=attends),
+    )
+    assert [len(token_vectors.row(number)) for number in range(4)] == [16] * 4
     passages = embedder.embed_tokens(PASSAGES, kind="passage")
-    same(passages, reference(tmp_path, bert, linear, PASSAGES, "[unused1]", 24, is_query=False))
+    assert_same_vectors(passages, reference_vectors(tmp_path, bert, linear, PASSAGES, "[unused1]", 24, is_query=False))
     assert len(passages.row(3)) == 3  # [CLS] [D] [SEP]
     assert len(embedder.embed_tokens((), kind="query")) == 0
 
@@ -105,32 +110,34 @@ def test_token_vectors_are_those_of_the_published_algorithm(
 def test_a_checkpoint_without_metadata_has_the_defaults_of_the_published_code(tmp_path: Path) -> None:
     bert, linear = checkpoint(tmp_path)
     embedder = LocalColBERT(str(tmp_path))
-    same(
+    assert_same_vectors(
         embedder.embed_tokens(QUERIES, kind="query"),
-        reference(tmp_path, bert, linear, QUERIES, "[unused0]", 32, is_query=True),
+        reference_vectors(tmp_path, bert, linear, QUERIES, "[unused0]", 32, is_query=True),
     )
     longer = embedder.but(query_tokens=40, passage_tokens=20)
-    same(
+    assert_same_vectors(
         longer.embed_tokens(QUERIES, kind="query"),
-        reference(tmp_path, bert, linear, QUERIES, "[unused0]", 40, is_query=True),
+        reference_vectors(tmp_path, bert, linear, QUERIES, "[unused0]", 40, is_query=True),
     )
-    same(
+    assert_same_vectors(
         longer.embed_tokens(PASSAGES, kind="passage"),
-        reference(tmp_path, bert, linear, PASSAGES, "[unused1]", 20, is_query=False),
+        reference_vectors(tmp_path, bert, linear, PASSAGES, "[unused1]", 20, is_query=False),
     )
     assert longer.name != embedder.name
 
 
 def test_scores_are_sums_of_the_largest_products(tmp_path: Path) -> None:
     bert, linear = checkpoint(tmp_path, query_maxlen=16, doc_maxlen=40)
-    (request,) = reference(tmp_path, bert, linear, QUERIES[:1], "[unused0]", 16, is_query=True)
-    texts = reference(tmp_path, bert, linear, PASSAGES, "[unused1]", 40, is_query=False)
-    ranking = Ranking(Query(QUERIES[0]), tuple(Hit(Node(str(index), text), 0.0) for index, text in enumerate(PASSAGES)))
+    (query_vectors,) = reference_vectors(tmp_path, bert, linear, QUERIES[:1], "[unused0]", 16, is_query=True)
+    texts = reference_vectors(tmp_path, bert, linear, PASSAGES, "[unused1]", 40, is_query=False)
+    ranking = Ranking(
+        Query(QUERIES[0]), tuple(Hit(Node(str(number), text), 0.0) for number, text in enumerate(PASSAGES))
+    )
     scores = {hit.node.id: hit.score for hit in ColBERT(LocalColBERT(str(tmp_path)), top_k=4)(ranking)}
     model = LocalColBERT(str(tmp_path))
     assert isinstance(model, Scorer)
-    assert model.scores(QUERIES[0], PASSAGES) == tuple(scores[str(index)] for index in range(len(PASSAGES)))
-    expected = {str(index): float((request @ rows.T).max(axis=1).sum()) for index, rows in enumerate(texts)}
+    assert model.scores(QUERIES[0], PASSAGES) == tuple(scores[str(number)] for number in range(len(PASSAGES)))
+    expected = {str(number): float((query_vectors @ rows.T).max(axis=1).sum()) for number, rows in enumerate(texts)}
     assert scores == pytest.approx(expected, abs=1e-4)
 
 
@@ -174,13 +181,13 @@ def test_a_pylate_folder_is_read_with_its_own_markers_and_projection(tmp_path: P
     bert, linear = pylate(tmp_path, skiplist_words=SIGNS, attend_to_expansion_tokens=True)
     embedder = LocalColBERT(str(tmp_path))
     assert embedder.dimension == DIMENSION
-    same(
+    assert_same_vectors(
         embedder.embed_tokens(QUERIES, kind="query"),
-        reference(tmp_path, bert, linear, QUERIES, "[Q] ", 16, is_query=True, attends=True),
+        reference_vectors(tmp_path, bert, linear, QUERIES, "[Q] ", 16, is_query=True, attends=True),
     )
-    same(
+    assert_same_vectors(
         embedder.embed_tokens(PASSAGES, kind="passage"),
-        reference(tmp_path, bert, linear, PASSAGES, "[D] ", 24, is_query=False),
+        reference_vectors(tmp_path, bert, linear, PASSAGES, "[D] ", 24, is_query=False),
     )
 
 
@@ -211,8 +218,8 @@ def test_what_is_no_such_checkpoint_is_an_error_that_says_why(tmp_path: Path) ->
         LocalColBERT(str(other_folder)).embed_tokens(QUERIES, kind="query")
     (curved := tmp_path / "curved").mkdir()
     pylate(curved)
-    message = {"activation_function": "torch.nn.modules.activation.Tanh"}
-    (curved / "1_Dense" / "config.json").write_text(json.dumps(message))
+    dense_config = {"activation_function": "torch.nn.modules.activation.Tanh"}
+    (curved / "1_Dense" / "config.json").write_text(json.dumps(dense_config))
     with pytest.raises(WeightsError, match=r"not a plain projection: it has linear\.weight, activation torch.*Tanh"):
         LocalColBERT(str(curved)).dimension  # noqa: B018
     with pytest.raises(ModelError, match=r"query_tokens=3\. Write a number from 4 to 512"):

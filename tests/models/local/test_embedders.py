@@ -30,7 +30,7 @@ from tests.models.local import tiny
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not tiny.installed(), reason="the extra local is not installed"),
+    pytest.mark.skipif(not tiny.is_installed(), reason="the extra local is not installed"),
 ]
 
 TEXTS = ("Nokia employed Olsen.", "Salt", "The moon pulls the sea, and ships wait for the tide.", "")
@@ -192,17 +192,17 @@ def test_a_reranker_is_asked_as_its_folder_says(no: int | None, tmp_path: Path) 
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
 
     def expected(text: str, prompt: str) -> float:
-        message = f"<|system|>{prompt}<|query|>Who?<|document|>{text}<|assistant|>"
+        whole_prompt = f"<|system|>{prompt}<|query|>Who?<|document|>{text}<|assistant|>"
         with torch.no_grad():
-            last = model(input_ids=torch.tensor([tokenizer(message)["input_ids"]])).logits[0, -1]
+            last = model(input_ids=torch.tensor([tokenizer(whole_prompt)["input_ids"]])).logits[0, -1]
         return float(last[7]) - (0.0 if no is None else float(last[no]))
 
     scores = scorer.scores("Who?", [*TEXTS[:2], "<|assistant|>", TEXTS[2] * 9])
     assert scores[:3] == pytest.approx([expected(text, "Judge.") for text in (*TEXTS[:2], "‹|assistant|>")], abs=1e-4)
     assert scores[:2] != pytest.approx(plain[:2])
     assert scores[3] in [pytest.approx(expected((TEXTS[2] * 9)[:end], "Judge."), abs=1e-4) for end in range(120)]
-    asked_scores = scorer.but(instruction="Rank.").scores("Who?", TEXTS[:1])
-    assert asked_scores == pytest.approx([expected(TEXTS[0], "Rank.")], abs=1e-4)
+    instructed_scores = scorer.but(instruction="Rank.").scores("Who?", TEXTS[:1])
+    assert instructed_scores == pytest.approx([expected(TEXTS[0], "Rank.")], abs=1e-4)
 
 
 def test_prefixes_are_read_before_texts(encoder: Any) -> None:
@@ -265,8 +265,8 @@ def test_hidden_states_of_every_layer(encoder: Any) -> None:
 
     folder, model = encoder
     embedder = LocalEmbedder(folder)
-    vectors = embedder.hidden_states(TEXTS)
-    for text, rows in zip(TEXTS, vectors, strict=True):
+    states_by_text = embedder.hidden_states(TEXTS)
+    for text, rows in zip(TEXTS, states_by_text, strict=True):
         np.testing.assert_allclose(rows, states(folder, model, text), atol=2e-5)
     first = embedder.hidden_states(TEXTS[:1], layer=0)[0]
     with torch.no_grad():
@@ -364,15 +364,15 @@ def test_pictures_and_texts_are_embedded_in_one_space(tmp_path: Path) -> None:
     embedder = LocalImageEmbedder(str(tmp_path), images_at_once=2)
     assert isinstance(embedder, ImageEmbedder)
     check_embedder(embedder)
-    sample = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
     mean, deviation = np.array([0.48145466, 0.4578275, 0.40821073]), np.array([0.26862954, 0.26130258, 0.27577711])
-    pixels = torch.tensor(((sample / 255 - mean) / deviation).transpose(0, 3, 1, 2), dtype=torch.float32)
+    pixels = torch.tensor(((pictures / 255 - mean) / deviation).transpose(0, 3, 1, 2), dtype=torch.float32)
     with torch.no_grad():
-        observation = model.visual_projection(model.vision_model(pixel_values=pixels).pooler_output).double().numpy()
+        projected = model.visual_projection(model.vision_model(pixel_values=pixels).pooler_output).double().numpy()
         ids = torch.tensor([embedder.open_session().ids(TEXTS[0], None)])
         read = model.text_projection(model.text_model(input_ids=ids).pooler_output)[0].double().numpy()
-    vectors = embedder.embed_images([png_of(item) for item in sample])
-    np.testing.assert_allclose(vectors, [unit(row) for row in observation], atol=1e-5)
+    vectors = embedder.embed_images([png_of(picture) for picture in pictures])
+    np.testing.assert_allclose(vectors, [unit(row) for row in projected], atol=1e-5)
     np.testing.assert_allclose(embedder.embed(TEXTS[:1], kind="query"), [unit(read)], atol=1e-5)
     assert embedder.embed_images([]).shape == (0, 8)
     with pytest.raises(Exception, match="cannot identify image"):
@@ -400,7 +400,11 @@ def test_other_weights_and_other_settings_are_other_embedders(folders: Path) -> 
         embedder.but(query_prefix="q: "),
         embedder.but(window=9),
     ]
-    assert len({entry.fingerprint() for entry in changed}) == len({entry.name for entry in changed}) == len(changed)
+    assert (
+        len({variant.fingerprint() for variant in changed})
+        == len({variant.name for variant in changed})
+        == len(changed)
+    )
     assert embedder.but(threads=2, batch_tokens=1).fingerprint() == embedder.fingerprint()
     previous_fingerprint, vectors = embedder.fingerprint(), embedder.embed(TEXTS, kind="query")
     np.testing.assert_array_equal(embedder.embed(TEXTS, kind="query"), vectors)
@@ -447,11 +451,11 @@ def test_without_the_extra_it_is_named(folders: Path, monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    text = (
+    code = (
         "import sys; from spolia.models import LocalEmbedder, LocalModel; "
         "LocalModel('a'); LocalEmbedder('a').fingerprint(); print(*sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "transformers"} & set(ran.stdout.split())
 
 

@@ -19,7 +19,7 @@ TEMPLATE = (
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether torch and transformers are there; to import them takes seconds, which is left to the tests."""
     return bool(find_spec("torch") and find_spec("transformers"))
 
@@ -38,13 +38,15 @@ def word_pieces(folder: Path, more: Sequence[str] = ()) -> Any:
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=[*specials, *more]))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    settings = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), specials, strict=True))
-    found_tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **settings)
-    found_tokenizer.save_pretrained(folder)
-    return found_tokenizer
+    special_tokens = dict(
+        zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), specials, strict=True)
+    )
+    fast_tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special_tokens)
+    fast_tokenizer.save_pretrained(folder)
+    return fast_tokenizer
 
 
-def bytes_of(folder: Path, template: str = TEMPLATE) -> Any:
+def byte_tokenizer(folder: Path, template: str = TEMPLATE) -> Any:
     """A tokenizer of bytes and some merges, which knows every text and puts nothing around it."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -57,13 +59,13 @@ def bytes_of(folder: Path, template: str = TEMPLATE) -> Any:
         vocab_size=300, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
     tokenizer.train_from_iterator(TEXTS, trainer)
-    found_tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>")
-    found_tokenizer.chat_template = template or None
-    found_tokenizer.save_pretrained(folder)
-    return found_tokenizer
+    fast_tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>")
+    fast_tokenizer.chat_template = template or None
+    fast_tokenizer.save_pretrained(folder)
+    return fast_tokenizer
 
 
-def saved(folder: Path, kind: str, config: Any, seed: int = 0) -> Any:
+def save_model(folder: Path, kind: str, config: Any, seed: int = 0) -> Any:
     """A model of a class of transformers with random weights, saved."""
     import torch
     import transformers
@@ -83,31 +85,31 @@ def bert(folder: Path, kind: str = "BertModel", seed: int = 0, tokens: Sequence[
 
     tokenizer = word_pieces(folder, tokens)
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=512, pad_token_id=0, **SMALL, **more)
-    return saved(folder, kind, config, seed)
+    return save_model(folder, kind, config, seed)
 
 
 def llama(folder: Path, template: str = TEMPLATE, kind: str = "LlamaForCausalLM", positions: int = 1000) -> Any:
     """A decoder of 16 numbers a token."""
     from transformers import LlamaConfig
 
-    tokenizer = bytes_of(folder, template)
+    tokenizer = byte_tokenizer(folder, template)
     config = LlamaConfig(
         vocab_size=len(tokenizer), max_position_embeddings=positions, eos_token_id=0, bos_token_id=None, pad_token_id=0,
         num_key_value_heads=1, **SMALL,
     )  # fmt: skip
-    return saved(folder, kind, config)
+    return save_model(folder, kind, config)
 
 
 def t5(folder: Path) -> Any:
     """An encoder-decoder of 16 numbers a token."""
     from transformers import T5Config
 
-    tokenizer = bytes_of(folder, "")
+    tokenizer = byte_tokenizer(folder, "")
     config = T5Config(
         vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, pad_token_id=0,
         eos_token_id=0, decoder_start_token_id=1,
     )  # fmt: skip
-    return saved(folder, "T5ForConditionalGeneration", config)
+    return save_model(folder, "T5ForConditionalGeneration", config)
 
 
 def clip(folder: Path) -> Any:
@@ -120,4 +122,4 @@ def clip(folder: Path) -> Any:
     vision = SMALL | {"image_size": 16, "patch_size": 8}
     sizes = {"size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16}}
     CLIPImageProcessorPil(**sizes).save_pretrained(folder)
-    return saved(folder, "CLIPModel", CLIPConfig(text_config=text, vision_config=vision, projection_dim=8))
+    return save_model(folder, "CLIPModel", CLIPConfig(text_config=text, vision_config=vision, projection_dim=8))

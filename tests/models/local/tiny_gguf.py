@@ -22,7 +22,7 @@ END = TOKENS.index("<|end|>")
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2581the", "\u2581moon", "\u2581pulls", "\u2581sea", "s"]
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether llama.cpp and the package that writes its files are there."""
     return bool(find_spec("llama_cpp") and find_spec("gguf"))
 
@@ -33,10 +33,10 @@ def _draw(*shape: int, seed: int) -> Any:
 
 def weights() -> dict[str, Any]:
     """Of a decoder as Llama's."""
-    item, head = np.ones(WIDTH, np.float32), WIDTH // HEADS
-    result = {
+    ones, head = np.ones(WIDTH, np.float32), WIDTH // HEADS
+    tensors = {
         "token_embd.weight": _draw(len(TOKENS), WIDTH, seed=1),
-        "output_norm.weight": item,
+        "output_norm.weight": ones,
         "output.weight": _draw(len(TOKENS), WIDTH, seed=2),
     }
     shapes = {
@@ -44,10 +44,10 @@ def weights() -> dict[str, Any]:
         "attn_output": (WIDTH, WIDTH), "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER),
     }  # fmt: skip
     for layer in range(LAYERS):
-        result |= {f"blk.{layer}.{norm}_norm.weight": item for norm in ("attn", "ffn")}
+        tensors |= {f"blk.{layer}.{norm}_norm.weight": ones for norm in ("attn", "ffn")}
         for number, (name, shape) in enumerate(shapes.items()):
-            result[f"blk.{layer}.{name}.weight"] = _draw(*shape, seed=10 * layer + number + 3)
-    return result
+            tensors[f"blk.{layer}.{name}.weight"] = _draw(*shape, seed=10 * layer + number + 3)
+    return tensors
 
 
 def llama(path: Path, template: str = TEMPLATE, changed: dict[str, Any] | None = None) -> Path:
@@ -68,14 +68,14 @@ def llama(path: Path, template: str = TEMPLATE, changed: dict[str, Any] | None =
     file.add_tokenizer_model("llama")
     file.add_token_list(TOKENS)
     first = TOKENS.index("\u2581")
-    file.add_token_scores([0.0] * first + [-1.0 * (len(TOKENS) - index) for index in range(first, len(TOKENS))])
+    file.add_token_scores([0.0] * first + [-1.0 * (len(TOKENS) - number) for number in range(first, len(TOKENS))])
     file.add_token_types([2, 3, 3, *[3] * len(MARKS), *[6] * 256, *[1] * (len(TOKENS) - first)])
     file.add_bos_token_id(1)
     file.add_eos_token_id(END)
     file.add_unk_token_id(0)
     if template:
         file.add_chat_template(template)
-    return _written(file, path, weights() | (changed or {}))
+    return _write_file(file, path, weights() | (changed or {}))
 
 
 def bert(path: Path) -> Path:
@@ -102,13 +102,13 @@ def bert(path: Path) -> Path:
     file.add_sep_token_id(3)
     file.add_eos_token_id(3)
     file.add_mask_token_id(4)
-    item, none = np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
+    ones, none = np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
     tensors = {
         "token_embd.weight": _draw(len(PIECES), WIDTH, seed=1),
         "token_types.weight": _draw(2, WIDTH, seed=2),
         "position_embd.weight": _draw(64, WIDTH, seed=3),
     }
-    tensors |= {f"token_embd_norm.{part}": value for part, value in (("weight", item), ("bias", none))}
+    tensors |= {f"token_embd_norm.{part}": value for part, value in (("weight", ones), ("bias", none))}
     for name, shape in {"ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER)}.items():
         tensors |= {
             f"blk.0.{name}.weight": _draw(*shape, seed=4),
@@ -117,11 +117,11 @@ def bert(path: Path) -> Path:
     for number, name in enumerate(("attn_q", "attn_k", "attn_v", "attn_output")):
         tensors |= {f"blk.0.{name}.weight": _draw(WIDTH, WIDTH, seed=5 + number), f"blk.0.{name}.bias": none}
     for name in ("attn_output_norm", "layer_output_norm"):
-        tensors |= {f"blk.0.{name}.weight": item, f"blk.0.{name}.bias": none}
-    return _written(file, path, tensors)
+        tensors |= {f"blk.0.{name}.weight": ones, f"blk.0.{name}.bias": none}
+    return _write_file(file, path, tensors)
 
 
-def _written(file: Any, path: Path, tensors: dict[str, Any]) -> Path:
+def _write_file(file: Any, path: Path, tensors: dict[str, Any]) -> Path:
     for name, tensor in tensors.items():
         file.add_tensor(name, tensor)
     file.write_header_to_file()
@@ -139,11 +139,11 @@ def states(ids: list[int]) -> Any:
     hidden = arrays["token_embd.weight"][ids]
     for layer in range(LAYERS):
         part = {name.split(".")[2]: value for name, value in arrays.items() if name.startswith(f"blk.{layer}.")}
-        inputs = _normed(hidden)
+        inputs = _normalise(hidden)
         query, key, value = (
             (inputs @ part[name].T).reshape(count, -1, size) for name in ("attn_q", "attn_k", "attn_v")
         )
-        query, key = _rotated(query, turned), _rotated(key, turned)
+        query, key = _rotate(query, turned), _rotate(key, turned)
         mixed = []
         for head in range(HEADS):
             shared_head = head * SHARED // HEADS
@@ -152,10 +152,10 @@ def states(ids: list[int]) -> Any:
             chances = np.exp(scores - scores.max(axis=1, keepdims=True))
             mixed.append(chances / chances.sum(axis=1, keepdims=True) @ value[:, shared_head])
         hidden = hidden + np.concatenate(mixed, axis=1) @ part["attn_output"].T
-        inputs = _normed(hidden)
+        inputs = _normalise(hidden)
         gate = inputs @ part["ffn_gate"].T
         hidden = hidden + (gate / (1 + np.exp(-gate)) * (inputs @ part["ffn_up"].T)) @ part["ffn_down"].T
-    return _normed(hidden)
+    return _normalise(hidden)
 
 
 def chances(ids: list[int]) -> Any:
@@ -164,11 +164,11 @@ def chances(ids: list[int]) -> Any:
     return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
 
 
-def _normed(hidden: Any) -> Any:
+def _normalise(hidden: Any) -> Any:
     return hidden / np.sqrt((hidden**2).mean(axis=1, keepdims=True) + 1e-5)
 
 
-def _rotated(vectors: Any, turned: Any) -> Any:
+def _rotate(vectors: Any, turned: Any) -> Any:
     """Rotary positions over pairs that lie side by side, as llama.cpp has them for this architecture."""
     cosine, sine = np.cos(turned)[:, None], np.sin(turned)[:, None]
     even, odd = vectors[..., 0::2], vectors[..., 1::2]

@@ -33,5 +33,5 @@ class Scorer(ScriptedModel):
 
     def _nats(self, word: str, before: str) -> float:
         nats = dict(self.nats).get(word, self.otherwise)
-        hinted = any(item == word and re.search(rf"\b{hint}\b", before) for item, hint in self.hints)
+        hinted = any(hinted_word == word and re.search(rf"\b{hint}\b", before) for hinted_word, hint in self.hints)
         return nats / 2 if hinted else nats

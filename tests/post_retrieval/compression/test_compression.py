@@ -80,10 +80,10 @@ def test_a_token_may_begin_before_the_text_and_pieces_of_characters_count_for_wh
 
 @pytest.mark.parametrize("none", [math.nan, math.inf, 0.5])
 def test_tokens_without_a_log_probability_are_told(none: float) -> None:
-    with collect_degradations() as reported_texts:
+    with collect_degradations() as degradations:
         surprises = align_tokens((Token("Nokia", none), Token(" Oy", -0.5)), "Nokia Oy")
     assert surprises == [Surprise(0, 5, 0.0), Surprise(5, 8, 0.5)]
-    assert reported_texts == ["1 of 2 tokens have no log-probability, and count as foretold."]
+    assert degradations == ["1 of 2 tokens have no log-probability, and count as foretold."]
 
 
 @given(st.text(max_size=200), st.integers(1, 20))
@@ -114,8 +114,8 @@ def test_the_self_information_of_a_stretch_is_a_mean() -> None:
 def test_ratio_0_changes_nothing() -> None:
     ranking = found("One. Two, three.  Four.\n", "  ", "五。六。")
     for unit in ("sentence", "phrase", "token"):
-        kept_ranking = SelectiveContext(Scorer(), 0.0, unit)(ranking)
-        assert kept_ranking.hits == (ranking.hits[0], ranking.hits[2])
+        compressed = SelectiveContext(Scorer(), 0.0, unit)(ranking)
+        assert compressed.hits == (ranking.hits[0], ranking.hits[2])
 
 
 def test_ties_and_nothing() -> None:
@@ -195,9 +195,9 @@ def test_a_budget_is_shared(lengths: list[int], target: int, spread: float, kept
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=30), st.integers(1, 2000), st.floats(0, 1))
 def test_a_budget_is_never_passed_and_never_unused(lengths: list[int], target: int, spread: float) -> None:
-    values = split_budget(lengths, target, spread)
-    assert 1 <= sum(values) <= target
-    assert all(own <= length for own, length in zip(values, lengths, strict=True))
+    shares = split_budget(lengths, target, spread)
+    assert 1 <= sum(shares) <= target
+    assert all(own <= length for own, length in zip(shares, lengths, strict=True))
 
 
 def test_some_hits_never_become_none() -> None:
@@ -376,15 +376,15 @@ def test_of_a_text_with_words_a_word_is_left(op: Operator[Ranking, Ranking]) -> 
 def test_the_hits_are_gone_through_a_fixed_number_of_times(
     op: Operator[Ranking, Ranking], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numbers: list[int] = []
+    passes: list[int] = []
 
     def nodes(ranking: Ranking) -> tuple[Node, ...]:
-        numbers.append(1)
+        passes.append(1)
         return tuple(hit.node for hit in ranking.hits)
 
     monkeypatch.setattr(Ranking, "nodes", property(nodes))
     op(found(*("A red stone. A blue sea." for _ in range(50))))
-    assert len(numbers) <= 2
+    assert len(passes) <= 2
 
 
 def test_words_that_a_blank_stood_between_stay_apart() -> None:

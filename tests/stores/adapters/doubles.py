@@ -39,8 +39,8 @@ class Held:
         if not self.vectors:
             return []
         ids, rows = list(self.vectors), np.stack(list(self.vectors.values()))
-        array = np.asarray(query, dtype=np.float32)
-        scores = rows @ array if self.product else -np.linalg.norm(rows - array, axis=1)
+        query_vector = np.asarray(query, dtype=np.float32)
+        scores = rows @ query_vector if self.product else -np.linalg.norm(rows - query_vector, axis=1)
         return [(ids[i], float(abs(scores[i]) if not self.product else scores[i])) for i in np.argsort(-scores)[:limit]]
 
     def fits(self, vector: Any) -> bool:
@@ -167,8 +167,8 @@ class QdrantDouble(Double):
         return routes[method, route](collection, body)
 
     def _make(self, name: str, body: Any) -> Answer:
-        ((vector, settings),) = body["vectors"].items()
-        self.collections[name] = Held(body, vector, settings["size"], settings["distance"] == "Dot")
+        ((vector, vector_settings),) = body["vectors"].items()
+        self.collections[name] = Held(body, vector, vector_settings["size"], vector_settings["distance"] == "Dot")
         return 200, True
 
     def _info(self, held: Held, body: Any) -> Answer:
@@ -180,8 +180,8 @@ class QdrantDouble(Double):
             "optimizer_config": optimizers | {"flush_interval_sec": 5},
             "wal_config": {"wal_capacity_mb": 32, "wal_segments_ahead": 0},
         }
-        result = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
-        return 200, result | {"points_count": len(held.vectors), "config": config}
+        info = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
+        return 200, info | {"points_count": len(held.vectors), "config": config}
 
     def _upsert(self, held: Held, body: Any) -> Answer:
         batch = body["batch"]
@@ -203,10 +203,8 @@ class QdrantDouble(Double):
             search["using"] != held.name or not held.fits(search["query"]["nearest"]) for search in body["searches"]
         ):
             return 400, "Wrong input: vector dimension or name"
-        neighbours = [held.nearest(search["query"]["nearest"], search["limit"]) for search in body["searches"]]
-        return 200, [
-            {"points": [{"id": id, "version": 1, "score": score} for id, score in near]} for near in neighbours
-        ]
+        rankings = [held.nearest(search["query"]["nearest"], search["limit"]) for search in body["searches"]]
+        return 200, [{"points": [{"id": id, "version": 1, "score": score} for id, score in near]} for near in rankings]
 
     def _scroll(self, held: Held, body: Any) -> Answer:
         ids = [id for id in sorted(held.vectors) if id >= (body.get("offset") or 0)]
@@ -262,9 +260,11 @@ class OpenSearchDouble(Double):
     def _bulk(self, held: Held, lines: list[Any]) -> Answer:
         items, queue = [], iter(lines)
         for action in queue:
-            ((verb, target),) = action.items()
+            ((verb, action_body),) = action.items()
             source = next(queue) if verb == "index" else {}
-            items.append({verb: {"_id": target["_id"], **self._write(held, verb, int(target["_id"]), source)}})
+            items.append(
+                {verb: {"_id": action_body["_id"], **self._write(held, verb, int(action_body["_id"]), source)}}
+            )
         return 200, {"errors": any("error" in next(iter(item.values())) for item in items), "items": items}
 
     def _write(self, held: Held, verb: str, id: int, source: Any) -> dict[str, Any]:
@@ -281,10 +281,10 @@ class OpenSearchDouble(Double):
         return 200, {"responses": [self._knn(held, query) for query in lines[1::2]]}
 
     def _knn(self, held: Held, body: Any) -> dict[str, Any]:
-        ((vector, clause),) = body["query"]["knn"].items()
-        if vector != held.name or not held.fits(clause["vector"]) or not 0 < clause["k"] <= 10_000 >= body["size"]:
+        ((vector, knn),) = body["query"]["knn"].items()
+        if vector != held.name or not held.fits(knn["vector"]) or not 0 < knn["k"] <= 10_000 >= body["size"]:
             return {"status": 400, "error": {"type": "query_shard_exception", "reason": "failed to create query"}}
-        near = held.nearest(clause["vector"], min(clause["k"], body["size"]))
+        near = held.nearest(knn["vector"], min(knn["k"], body["size"]))
         hits = [{"_id": str(id), "_score": float(np.float32(self._score(held, value)))} for id, value in near]
         return {"status": 200, "hits": {"hits": hits}}
 

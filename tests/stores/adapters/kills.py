@@ -25,7 +25,7 @@ from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.indexes import Database, VectorIndex
 from spolia.stores.vectors.dense import Vectors
-from tests.stores.kills import ended, forked, say, told
+from tests.stores.kills import run_in_child, say, start_child, wait_for_child
 
 DATABASES: dict[str, Database] = {
     "LanceDB": LanceDB(index="flat"),
@@ -55,7 +55,7 @@ def write(database: Database, folder: Path, round: int) -> Iterator[int]:
     index.close()
 
 
-def killed(database: Database, folder: Path, round: int, seconds: float) -> tuple[list[int], bool]:
+def kill_writer(database: Database, folder: Path, round: int, seconds: float) -> tuple[list[int], bool]:
     """The batches that a writer acknowledged before it was killed, and whether it was."""
     log = folder / "said"
 
@@ -66,47 +66,47 @@ def killed(database: Database, folder: Path, round: int, seconds: float) -> tupl
                 acknowledged.flush()
 
     log.unlink(missing_ok=True)
-    pid = forked(work)
+    pid = start_child(work)
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)
-    was = ended(pid) == -signal.SIGKILL
+    was = wait_for_child(pid) == -signal.SIGKILL
     return list(map(int, log.read_text().split())) if log.exists() else [], was
 
 
-def as_in(index: VectorIndex, round: int) -> set[int]:
+def keys_of_round(index: VectorIndex, round: int) -> set[int]:
     """Keys under which the vectors of a round lie."""
     if round < 0:
         return set()
     vectors = vectors_of(round)
-    if (content := stored(index)) is not None:
-        return {key for key, vector in content.items() if np.allclose(vector, vectors[key], atol=1e-5)}
-    hits = index.search(vectors, 1)
-    return {key for key, near in enumerate(hits) if near and near[0][0] == key and near[0][1] > -1e-2}
+    if (vectors_by_key := stored_vectors(index)) is not None:
+        return {key for key, vector in vectors_by_key.items() if np.allclose(vector, vectors[key], atol=1e-5)}
+    rankings = index.search(vectors, 1)
+    return {key for key, near in enumerate(rankings) if near and near[0][0] == key and near[0][1] > -1e-2}
 
 
-def stored(index: VectorIndex) -> dict[int, Any] | None:
+def stored_vectors(index: VectorIndex) -> dict[int, Any] | None:
     """Vectors as the database holds them, where it says: a graph does not find every vector that it holds."""
     if isinstance(index, ChromaCollection):
-        data = index.collection.get(include=["embeddings"])
-        return dict(zip(map(int, data["ids"]), data["embeddings"], strict=True))
+        records = index.collection.get(include=["embeddings"])
+        return dict(zip(map(int, records["ids"]), records["embeddings"], strict=True))
     if isinstance(index, LanceTable):
         rows = index.table.to_arrow()
         return dict(zip(rows["key"].to_pylist(), rows[index.metric].to_pylist(), strict=True))
     return None
 
 
-def wrong(index: VectorIndex, acknowledged: set[int], round: int) -> list[str]:
+def list_problems(index: VectorIndex, acknowledged: set[int], round: int) -> list[str]:
     """What is not as it must be: acknowledged vectors are the new ones, all others the old or the new."""
     keys = list(index.keys())
-    new, old = as_in(index, round), as_in(index, round - 1 if round % ROUNDS else -1)
-    texts = [f"twice: {len(keys) - len(set(keys))}"] if len(keys) != len(set(keys)) else []
-    texts += [f"lost: {sorted(lost)}"] if (lost := acknowledged - new) else []
-    texts += [f"neither old nor new: {sorted(other_keys)}"] if (other_keys := set(keys) - new - old) else []
-    previous_value = set(range(BATCHES * ROWS)) if round % ROUNDS else set()
-    return texts + ([f"gone: {sorted(gone)}"] if (gone := previous_value - set(keys)) else [])
+    new, old = keys_of_round(index, round), keys_of_round(index, round - 1 if round % ROUNDS else -1)
+    problems = [f"twice: {len(keys) - len(set(keys))}"] if len(keys) != len(set(keys)) else []
+    problems += [f"lost: {sorted(lost)}"] if (lost := acknowledged - new) else []
+    problems += [f"neither old nor new: {sorted(other_keys)}"] if (other_keys := set(keys) - new - old) else []
+    expected_keys = set(range(BATCHES * ROWS)) if round % ROUNDS else set()
+    return problems + ([f"gone: {sorted(gone)}"] if (gone := expected_keys - set(keys)) else [])
 
 
-def kills(database: Database, folder: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
+def kill_writers(database: Database, folder: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Kill `count` writers.
 
     Every writer and every check is a fork of this process, which has imported everything and opened nothing.
@@ -118,35 +118,37 @@ def kills(database: Database, folder: Path, count: int, seed: int) -> Iterator[d
     draw, round, seconds = random.Random(seed), 0, 0.0
     for earlier in (0, 1):  # the first makes the collection
         began = time.monotonic()
-        assert ended(forked(partial(list, write(database, folder, earlier)))) == 0
+        assert wait_for_child(start_child(partial(list, write(database, folder, earlier)))) == 0
         seconds = time.monotonic() - began
     while count:
         if round % ROUNDS == 0:
-            assert ended(forked(lambda: database.drop(folder, "killed"))) == 0
-        batches, was = killed(database, folder, round, draw.uniform(0, seconds))
-        result = told(partial(after, database, folder, round, batches), folder / "told")
-        yield {"round": round, "acknowledged": len(batches), "killed": was, "wrong": result}
+            assert wait_for_child(start_child(lambda: database.drop(folder, "killed"))) == 0
+        batches, was = kill_writer(database, folder, round, draw.uniform(0, seconds))
+        problems = run_in_child(partial(problems_after_kill, database, folder, round, batches), folder / "told")
+        yield {"round": round, "acknowledged": len(batches), "killed": was, "wrong": problems}
         count, round = count - was, round + 1
 
 
-def after(database: Database, folder: Path, round: int, batches: list[int]) -> list[str]:
+def problems_after_kill(database: Database, folder: Path, round: int, batches: list[int]) -> list[str]:
     """What is wrong at once, and after all was added again."""
     acknowledged = {key for batch in batches for key in range(batch * ROWS, (batch + 1) * ROWS)}
     index = database.open(folder, "killed", DIMENSION, "euclidean")
-    at_once = wrong(index, acknowledged, round)
+    at_once = list_problems(index, acknowledged, round)
     index.close()
     for _ in write(database, folder, round):
         pass
     index = database.open(folder, "killed", DIMENSION, "euclidean")
-    all_values = set(range(BATCHES * ROWS))
-    repeated = [] if as_in(index, round) == all_values == set(index.keys()) else ["not as wanted after it was repeated"]
+    all_keys = set(range(BATCHES * ROWS))
+    repeated = (
+        [] if keys_of_round(index, round) == all_keys == set(index.keys()) else ["not as wanted after it was repeated"]
+    )
     index.close()
     return at_once + repeated
 
 
 def main(folder: Path, name: str, count: int, seed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for result in kills(DATABASES[name], folder, count, seed):
+    for result in kill_writers(DATABASES[name], folder, count, seed):
         say(result)
 
 

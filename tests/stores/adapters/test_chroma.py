@@ -48,13 +48,13 @@ def test_what_is_added_again_is_still_found(tmp_path: Path) -> None:
     vectors = np.random.default_rng(5).normal(size=(1500, 32)).astype(np.float32)
     index = Chroma(connectivity=8).open(tmp_path, NAME, 32, "euclidean")
     index.add(range(1500), vectors)
-    once = found(index, vectors)
+    once = keys_found(index, vectors)
     for _ in range(2):
         index.add(range(1500), vectors)
-    assert found(index, vectors) == once
+    assert keys_found(index, vectors) == once
     index.close()
 
 
-def found(index: VectorIndex, vectors: Vectors) -> set[int]:
+def keys_found(index: VectorIndex, vectors: Vectors) -> set[int]:
     """Keys of vectors that are their own nearest."""
     return {key for key, near in enumerate(index.search(vectors, 1)) if near[0][0] == key}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores.test_crashes import results
+from tests.stores.test_crashes import run_kills
 
 KILLS = 2
 
@@ -16,7 +16,7 @@ KILLS = 2
 def test_killed_at_random_nothing_acknowledged_is_lost_and_repeating_gives_what_was_wanted(
     name: str, fast_folder: Path
 ) -> None:
-    found_results = results(fast_folder, name, str(KILLS), "1", module="tests.stores.adapters.kills")
-    assert sum(result["killed"] for result in found_results) == KILLS
-    assert any(result["acknowledged"] > 0 for result in found_results)
-    assert [result for result in found_results if result["wrong"]] == []
+    kill_reports = run_kills(fast_folder, name, str(KILLS), "1", module="tests.stores.adapters.kills")
+    assert sum(result["killed"] for result in kill_reports) == KILLS
+    assert any(result["acknowledged"] > 0 for result in kill_reports)
+    assert [result for result in kill_reports if result["wrong"]] == []

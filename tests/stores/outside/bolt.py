@@ -30,24 +30,24 @@ def packed(value: Any) -> bytes:
     if isinstance(value, list):
         return b"\xd6" + struct.pack(">I", len(value)) + b"".join(map(packed, value))
     if isinstance(value, dict):
-        pairs = b"".join(packed(key) + packed(item) for key, item in value.items())
+        pairs = b"".join(packed(key) + packed(content) for key, content in value.items())
         return b"\xda" + struct.pack(">I", len(value)) + pairs
-    tag, content = value
-    return bytes((0xB0 + len(content), tag)) + b"".join(map(packed, content))
+    tag, fields = value
+    return bytes((0xB0 + len(fields), tag)) + b"".join(map(packed, fields))
 
 
-def unpacked(data: bytes, index: int = 0) -> tuple[Any, int]:
+def unpacked(data: bytes, position: int = 0) -> tuple[Any, int]:
     """A value in PackStream, and where it ends."""
-    mark, index = data[index], index + 1
+    mark, position = data[position], position + 1
     if mark < 0x80 or mark >= 0xF0:
-        return (mark if mark < 0x80 else mark - 256), index
+        return (mark if mark < 0x80 else mark - 256), position
     if mark in (0xC0, 0xC2, 0xC3):
-        return {0xC0: None, 0xC2: False, 0xC3: True}[mark], index
+        return {0xC0: None, 0xC2: False, 0xC3: True}[mark], position
     if mark == 0xC1:
-        return struct.unpack_from(">d", data, index)[0], index + 8
+        return struct.unpack_from(">d", data, position)[0], position + 8
     if 0xC8 <= mark <= 0xCB:
         size = 1 << (mark - 0xC8)
-        return int.from_bytes(data[index : index + size], "big", signed=True), index + size
+        return int.from_bytes(data[position : position + size], "big", signed=True), position + size
     family, size = {0x80: ("text", 0), 0x90: ("list", 0), 0xA0: ("map", 0), 0xB0: ("struct", 0)}.get(
         mark & 0xF0, ("", 0)
     )
@@ -55,19 +55,19 @@ def unpacked(data: bytes, index: int = 0) -> tuple[Any, int]:
     if not family:
         family = {0xD0: "text", 0xD4: "list", 0xD8: "map"}[mark & 0xFC]
         size = 1 << (mark & 3)
-        count = int.from_bytes(data[index : index + size], "big")
-        index += size
+        count = int.from_bytes(data[position : position + size], "big")
+        position += size
     if family == "text":
-        return data[index : index + count].decode(), index + count
-    tag = data[index] if family == "struct" else 0
-    index += family == "struct"
+        return data[position : position + count].decode(), position + count
+    tag = data[position] if family == "struct" else 0
+    position += family == "struct"
     values = []
     for _ in range(count * (2 if family == "map" else 1)):
-        value, index = unpacked(data, index)
+        value, position = unpacked(data, position)
         values.append(value)
     if family == "map":
-        return dict(zip(values[::2], values[1::2], strict=True)), index
-    return (values if family == "list" else (tag, values)), index
+        return dict(zip(values[::2], values[1::2], strict=True)), position
+    return (values if family == "list" else (tag, values)), position
 
 
 class BoltServer:
@@ -90,8 +90,8 @@ class BoltServer:
                 self.wfile.write(b"\x00\x00\x04\x05")
                 left = list[list[Any]]()
                 while (message := self.message()) is not None:
-                    name, content = NAMES[message[0]], message[1]
-                    outer.asked.append((name, content))
+                    name, argument = NAMES[message[0]], message[1]
+                    outer.asked.append((name, argument))
                     if name == "GOODBYE":
                         return
                     if outer.failure and name == ("LOGON" if ".Security." in outer.failure[0] else "RUN"):
@@ -101,11 +101,11 @@ class BoltServer:
                     if name == "HELLO":
                         more = {"server": "Neo4j/5.26.0", "connection_id": "bolt-1", "hints": {}}
                     if name == "RUN":
-                        chosen = (item for word, item in outer.by_word.items() if word in content[0])
+                        chosen = (reply for word, reply in outer.by_word.items() if word in argument[0])
                         fields, rows = next(chosen, (outer.fields, outer.rows))
                         more, left = {"fields": fields, "t_first": 0, "qid": 0}, list(rows)
                     if name == "PULL":
-                        count = content[0]["n"]
+                        count = argument[0]["n"]
                         for row in left[:count]:
                             self.send(RECORD, row)
                         left = left[count:]
@@ -120,8 +120,8 @@ class BoltServer:
                         return None
                     size = int.from_bytes(head, "big")
                     if not size and data:
-                        result: Struct = unpacked(data)[0]
-                        return result
+                        message: Struct = unpacked(data)[0]
+                        return message
                     data += self.rfile.read(size)
 
             def send(self, tag: int, held: Any) -> None:

@@ -58,7 +58,7 @@ def plain() -> dict[str, Any]:
 LOADED = build_graph(plain())
 
 
-def rows(statement: str) -> tuple[Any, ...]:
+def rows_of(statement: str) -> tuple[Any, ...]:
     return run_statement(statement, LOADED, QueryLimits()).rows
 
 
@@ -131,7 +131,7 @@ def graph(tmp_path: Path) -> GraphFile:
     ],
 )
 def test_what_is_in_the_graph_is_found(statement: str, expected: tuple[Any, ...]) -> None:
-    assert rows(statement) == expected
+    assert rows_of(statement) == expected
 
 
 @check_each(
@@ -147,7 +147,7 @@ def test_what_is_in_the_graph_is_found(statement: str, expected: tuple[Any, ...]
     ],
 )
 def test_opencypher_is_answered_as_it_says(statement: str, expected: tuple[Any, ...]) -> None:
-    assert rows(statement) == expected
+    assert rows_of(statement) == expected
 
 
 EDGES = [("K", 0, 1), ("S", 1, 2), ("K", 2, 3), ("K", 3, 0), ("K", 1, 0), ("S", 0, 0)]
@@ -155,22 +155,22 @@ EDGES = [("K", 0, 1), ("S", 1, 2), ("K", 2, 3), ("K", 3, 0), ("K", 1, 0), ("S", 
 
 def walks(hops: Sequence[tuple[str, str]]) -> list[tuple[int, ...]]:
     """The places of all walks over `EDGES` that use no edge twice, each hop with a direction and a type."""
-    result: list[tuple[tuple[int, ...], frozenset[int]]] = [((index,), frozenset()) for index in range(4)]
+    paths: list[tuple[tuple[int, ...], frozenset[int]]] = [((edge_number,), frozenset()) for edge_number in range(4)]
     for direction, kind in hops:
         steps = [
-            (index, edge, start, end)
-            for index, (type, a, b) in enumerate(EDGES)
+            (edge_number, edge, start, end)
+            for edge_number, (type, a, b) in enumerate(EDGES)
             if kind in ("", type)
             for edge, start, end in ((">", a, b), ("<", b, a))
             if direction == edge or (direction == "-" and (edge == ">" or a != b))
         ]
-        result = [
-            ((*places, end), used | {index})
-            for places, used in result
-            for index, _, start, end in steps
-            if start == places[-1] and index not in used
+        paths = [
+            ((*places, end), used | {edge_number})
+            for places, used in paths
+            for edge_number, _, start, end in steps
+            if start == places[-1] and edge_number not in used
         ]
-    return [places for places, _ in result]
+    return [places for places, _ in paths]
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
@@ -184,24 +184,24 @@ def test_every_pattern_has_the_rows_that_walking_the_edges_has(hops: int) -> Non
     )
     for directions in product("-><", repeat=hops):
         for kind in ("", "K"):
-            text = "".join(
+            pattern = "".join(
                 arrows[direction].format(kind).replace("[:]", "[]") + f"(n{index})"
                 for index, direction in enumerate(directions, 1)
             )
-            numbers = walks([(direction, kind) for direction in directions])
-            starts = Counter(str(places[0]) for places in numbers)
+            expected_walks = walks([(direction, kind) for direction in directions])
+            starts = Counter(str(places[0]) for places in expected_walks)
             for rest, expected in (
-                ("RETURN count(*)", [(len(numbers),)]),
-                ("WITH n0 RETURN count(n0)", [(len(numbers),)]),
-                ("RETURN n0 LIMIT 5", min(5, len(numbers))),
+                ("RETURN count(*)", [(len(expected_walks),)]),
+                ("WITH n0 RETURN count(n0)", [(len(expected_walks),)]),
+                ("RETURN n0 LIMIT 5", min(5, len(expected_walks))),
                 (
                     "RETURN n0, count(*) ORDER BY n0",
                     sorted(starts.items()),
                 ),
             ):
-                statement = f"MATCH (n0){text} {rest}"
-                held_rows = run_statement(statement, graph, QueryLimits()).rows
-                assert (len(held_rows) if isinstance(expected, int) else list(held_rows)) == expected, statement
+                statement = f"MATCH (n0){pattern} {rest}"
+                found_rows = run_statement(statement, graph, QueryLimits()).rows
+                assert (len(found_rows) if isinstance(expected, int) else list(found_rows)) == expected, statement
 
 
 def test_a_property_of_several_types_is_refused_where_it_would_change() -> None:
@@ -220,7 +220,7 @@ def test_a_graph_is_made_in_linear_time() -> None:
             calls += 1
             return str.__hash__(self)
 
-    ids = [Id(index) for index in range(2_000)]
+    ids = [Id(number) for number in range(2_000)]
     entities = tuple(Entity(id, ("P",)) for id in ids)
     calls = 0
     PropertyGraph(entities, tuple(Relation("R", id, id) for id in ids))
@@ -280,7 +280,7 @@ def test_a_graph_is_made_in_linear_time() -> None:
 )
 def test_what_writes_calls_or_is_none_is_refused(statement: str) -> None:
     with pytest.raises(StatementError):
-        rows(statement)
+        rows_of(statement)
 
 
 @pytest.mark.slow
@@ -300,16 +300,16 @@ def test_what_takes_too_long_is_broken_off(statement: str, graph: GraphFile) -> 
 
 @pytest.mark.slow
 def test_what_holds_too_much_is_broken_off(graph: GraphFile) -> None:
-    text = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH DISTINCT a, b RETURN count(*) AS n"
+    statement = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH DISTINCT a, b RETURN count(*) AS n"
     with pytest.raises(StatementError, match=r"memory: it had 100 MB.*memory_mb=|needed more than 100 MB"):
-        graph.ask(text, QueryLimits(timeout_s=60, memory_mb=100))
+        graph.ask(statement, QueryLimits(timeout_s=60, memory_mb=100))
 
 
 @pytest.mark.slow
 def test_a_file_is_asked_in_a_process_that_stays(graph: GraphFile) -> None:
     assert graph.ask("MATCH (p:Town) RETURN p", QueryLimits()).rows == (("Salo",),)
     idle: dict[Any, Any] = dict(_idle_alone)
-    ((worker,),) = (result for (_, place), result in idle.items() if place[0] == graph.path)
+    ((worker,),) = (idle_worker for (_, place), idle_worker in idle.items() if place[0] == graph.path)
     pid = worker.process.pid if worker.process else 0
     assert graph.ask("MATCH (p:Town) RETURN p LIMIT 0", QueryLimits()).columns == ("p",)
     with pytest.raises(StatementError, match="Undefined variable 'q'"):
@@ -348,10 +348,8 @@ def test_values_that_grow_are_refused(statement: str, graph: GraphFile) -> None:
 
 
 def test_of_many_rows_as_many_as_are_wanted() -> None:
-    result = run_statement(
-        "UNWIND range(1, 100) AS a UNWIND range(1, 100) AS b RETURN a, b", LOADED, QueryLimits(rows=5)
-    )
-    assert (len(result), result.cut, result.columns) == (5, True, ("a", "b"))
+    rows = run_statement("UNWIND range(1, 100) AS a UNWIND range(1, 100) AS b RETURN a, b", LOADED, QueryLimits(rows=5))
+    assert (len(rows), rows.cut, rows.columns) == (5, True, ("a", "b"))
 
 
 def test_columns_are_known_without_rows_and_all_of_them_with_a_star() -> None:

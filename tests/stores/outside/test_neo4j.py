@@ -70,12 +70,18 @@ class TestOverBolt:
             rows = database.ask("MATCH (p) RETURN p, n, all", QueryLimits(timeout_s=3))
         assert (rows.columns, rows.rows) == (("p", "n", "all"), (("Ann", 3, "a, 1"), (None, 1.5, "")))
         assert not rows.cut
-        data = dict(server.asked)
-        assert data["BEGIN"][0]["mode"] == "r"
-        assert (data["BEGIN"][0]["db"], data["BEGIN"][0]["tx_timeout"]) == ("people", 3000)
-        assert (data["LOGON"][0]["principal"], data["LOGON"][0]["credentials"]) == ("reader", "secret")
-        assert "COMMIT" not in data
-        assert "ROLLBACK" in data
+        arguments_by_message = dict(server.asked)
+        assert arguments_by_message["BEGIN"][0]["mode"] == "r"
+        assert (arguments_by_message["BEGIN"][0]["db"], arguments_by_message["BEGIN"][0]["tx_timeout"]) == (
+            "people",
+            3000,
+        )
+        assert (arguments_by_message["LOGON"][0]["principal"], arguments_by_message["LOGON"][0]["credentials"]) == (
+            "reader",
+            "secret",
+        )
+        assert "COMMIT" not in arguments_by_message
+        assert "ROLLBACK" in arguments_by_message
         assert isinstance(database, QueryableDatabase)
         assert decode(encode(database), Neo4jDatabase) == database
 
@@ -84,7 +90,7 @@ class TestOverBolt:
             rows = Neo4jDatabase(server.url).ask("UNWIND range(0, 999) AS n RETURN n", QueryLimits(rows=5))
         assert rows.cut
         assert rows.rows == tuple((number,) for number in range(5))
-        assert [content[0]["n"] for name, content in server.asked if name == "PULL"] == [6]
+        assert [argument[0]["n"] for name, argument in server.asked if name == "PULL"] == [6]
 
     def test_a_graph_is_described_by_its_labels_their_properties_and_what_links_them(self) -> None:
         with BoltServer([], []) as server:
@@ -96,8 +102,8 @@ class TestOverBolt:
                 "relTypeProperties": (["relType", "propertyName"], [[":`WORKS_AT`", "since"]]),
                 "MATCH": (["a", "r", "b"], [[["Person"], "WORKS_AT", ["Firm"]]]),
             }
-            text = Neo4jDatabase(server.url).described()
-        assert text.splitlines() == [
+            description = Neo4jDatabase(server.url).described()
+        assert description.splitlines() == [
             "(:Firm)",
             "(:Person {name, born})",
             "(:Person)-[:WORKS_AT {since}]->(:Firm)",

@@ -36,7 +36,7 @@ TABLES = {"person": ("id", "name", "born"), "work": ("person", "employer")}
 @pytest.fixture(scope="module")
 def asked(server: Server) -> str:
     """The address of a database of its own on the server."""
-    server.told("CREATE DATABASE asked")
+    server.fetch_rows("CREATE DATABASE asked")
     uri = server.uri.replace("/postgres?", "/asked?")
     with psycopg.connect(uri, autocommit=True) as connection:
         for statement in MADE:

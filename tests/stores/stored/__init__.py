@@ -71,11 +71,11 @@ def _replayed(schema: int, folder: Path, address: str) -> None:
 
 
 def _copy(connection: object, rows: sqlite3.Connection, table: str) -> None:
-    result = rows.execute(f"SELECT * FROM {table}")
-    names = [column[0] for column in result.description]
+    selection = rows.execute(f"SELECT * FROM {table}")
+    names = [column[0] for column in selection.description]
     listed, places = ", ".join(names), ", ".join(["%s"] * len(names))
     with connection.cursor() as cursor:  # type: ignore[attr-defined]
-        cursor.executemany(f"INSERT INTO {table} ({listed}) VALUES ({places})", result.fetchall())
+        cursor.executemany(f"INSERT INTO {table} ({listed}) VALUES ({places})", selection.fetchall())
         for key in ({"key", "id"} & set(names)) if table in ("audiences", "documents", "nodes") else ():
             if key == "key" or table == "audiences":
                 cursor.execute(f"SELECT setval(pg_get_serial_sequence('{table}', '{key}'), 1000)")

@@ -15,7 +15,7 @@ class MyDocumentEmbedder:
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]):
         vectors = embed([document.content for document in documents])
-        return {"documents": [replace(item, embedding=list(v)) for item, v in zip(documents, vectors, strict=True)]}
+        return {"documents": [replace(plain, embedding=list(v)) for plain, v in zip(documents, vectors, strict=True)]}
 
 
 @component

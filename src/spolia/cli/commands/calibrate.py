@@ -72,7 +72,7 @@ def calibrate(
             with run.lane() as lane:
                 calibrations.append(calibrated(measure, labelled, on_progress))  # type: ignore[arg-type]  # which it refuses
             reasons.append(lane.failure_reason or UNREADABLE)
-        calls = run.spent.calls
+        calls = run.actual_usage.calls
     screen.give(
         labels=str(labels), n=len(labelled), calls=calls, measures=[calibration.json() for calibration in calibrations]
     )

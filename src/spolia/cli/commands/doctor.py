@@ -189,7 +189,7 @@ def repair(
     user_modules = load_user_modules(modules)
     with screen.progress("repairing"):
         outcome = mended(
-            Corpus(store), readers=build_readers(modules, redact), known=user_modules.operators, wait_s=wait
+            Corpus(store), readers=build_readers(modules, redact), operators=user_modules.operators, wait_s=wait
         )
         mended_files = list(mend_files(Corpus(store).backend.folder))
     # Files come before documents, of which there may be thousands: only the first lines are shown.

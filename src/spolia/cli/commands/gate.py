@@ -232,7 +232,7 @@ def _build_groups(screen: Screen, options: MeasuringOptions, flow: str) -> None:
     loaded_flow = load_flow_file(flow, parts) if is_file(flow) else load_flow_view(flow, parts)
     groups = [parts.chunks, *(operator for operator in walk_values(loaded_flow) if isinstance(operator, NodeGroup))]
     with screen.progress("building groups"):
-        for lack in materialise(groups, known=parts.known_operators):
+        for lack in materialise(groups, operators=parts.known_operators):
             screen.say(f"Not in {lack.group}: {lack.uri} {lack.reason}", "yellow")
 
 

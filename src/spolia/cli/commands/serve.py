@@ -162,7 +162,7 @@ class UploadOptions:
             parts.chunks.corpus, folders=self.folder or (), scan_s=self.scan, callback_hosts=self.callback_host or (),
             readers=build_readers(serve_options.modules, serve_options.redact),
             keeps_originals=self.originals and not serve_options.redact,
-            known=[part for part in (*parts.known_operators, parts.embedder) if part is not None],
+            operators=[part for part in (*parts.known_operators, parts.embedder) if part is not None],
         )  # fmt: skip
         with (
             nullcontext()

@@ -37,7 +37,7 @@ def worker(
             queue,
             processes,
             readers=build_readers(known, redact),
-            known=load_user_modules(known).operators,
+            operators=load_user_modules(known).operators,
             wait_s=wait,
         )
         Screen().say(f"Ended: {jobs} has no running service. `spolia serve --documents` starts one.")

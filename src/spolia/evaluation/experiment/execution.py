@@ -120,7 +120,7 @@ LISTED_CHANGES = 5
 """Changes that are listed."""
 
 
-@renamed_arguments(told="on_progress", known="fingerprints")
+@renamed_arguments(told="on_progress", known="fingerprints", again="ask_again")
 def ask(
     flows: Flow | Sequence[Flow] | Mapping[str, Flow],
     items: Iterable[Item],
@@ -129,7 +129,7 @@ def ask(
     run: Run | None = None,
     path: str | Path | ScoreStore | None = None,
     data: str = "questions",
-    again: bool = False,
+    ask_again: bool = False,
     degraded: str = "stop",
     rivals: Sequence[NodeGroup] = (),
     fingerprints: Fingerprints | None = None,
@@ -149,7 +149,7 @@ def ask(
         path: the file that keeps answers and scores, usually `NAME.experiment`. In a folder each flow has a file
             of its own, named by all that it depends on. An open store stays open. None keeps them in memory.
         data: what the questions are called; begins the names of files in a folder.
-        again: ask everything again, whatever the file holds; a cache of the run is used all the same.
+        ask_again: ask everything again, whatever the file holds; a cache of the run is used all the same.
         degraded: what happens where a step of a flow fails on every call: `stop`, or `ok` to measure the flow.
         rivals: groups that other flows search, with which these are compared: gold that only those have is not found.
         on_progress: called with the flow, how many questions it was asked so far, and of how many.
@@ -197,7 +197,7 @@ def ask(
             for file, flows_here in members.items()
         ]
         table = ScoreTable.from_parts([name for name, _ in by_name], checked_items, measure_list, parts, places)
-        if again:
+        if ask_again:
             for part in parts:
                 rows, columns = np.nonzero(table.answers["status"][part.flows] != MISSING)
                 part.store.drop_answers(

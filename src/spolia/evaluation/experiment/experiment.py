@@ -265,13 +265,13 @@ class Experiment(Value):
             ]
         raise DataError(f"{message} To go on, {'; or '.join(ways)}")
 
-    @renamed_arguments(told="on_progress")
+    @renamed_arguments(told="on_progress", again="ask_again")
     def run(
         self,
         *,
         run: Run | None = None,
         path: str | Path | None = None,
-        again: bool = False,
+        ask_again: bool = False,
         usage_log: UsageLog | None = None,
         on_progress: QuestionCallback = lambda flow, done, total: None,
     ) -> Report:
@@ -280,7 +280,7 @@ class Experiment(Value):
         Args:
             run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike; by default
                 one of its own.
-            path, again: see `ask`. An answered question is never asked again, unless a server was down, and
+            path, ask_again: see `ask`. An answered question is never asked again, unless a server was down, and
                 an interrupted experiment goes on.
             usage_log: where it is written which questions were looked at; by default in `looks.jsonl` beside the
                 file, and nowhere without one. `UsageLog.for_data` is the file beside a data set.
@@ -306,7 +306,7 @@ class Experiment(Value):
             "run": run,
             "path": path,
             "data": self.data or "questions",
-            "again": again,
+            "again": ask_again,
             "on_progress": on_progress,
         }
         options |= {"degraded": self.degraded}

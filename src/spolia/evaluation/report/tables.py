@@ -185,7 +185,9 @@ def _format_time(full: float | None, partial: float | None) -> str:
 def explain_untimed(report: Report) -> str:
     """Explain how to get full times where those of a flow are lower bounds."""
     flows = [flow.flow for flow in report.flows if flow.latency.p50_s is None and flow.latency.cached]
-    return f"{UNTIMED_NOTE} of {', '.join(flows)} (in Python again=True and a run with a new cache)." if flows else ""
+    return (
+        f"{UNTIMED_NOTE} of {', '.join(flows)} (in Python ask_again=True and a run with a new cache)." if flows else ""
+    )
 
 
 def explain_times(report: Report) -> str:

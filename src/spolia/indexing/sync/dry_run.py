@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from spolia.core.call_bounds import times
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.operator import Operator
 from spolia.filters import Field, notes_on
 from spolia.indexing.readers.reader import versioned_name
@@ -106,6 +107,7 @@ class SyncPlan(Value):
     seconds: float | None = None
 
 
+@renamed_arguments(known="operators")
 @check_names
 def planned(
     sources: str | Path | Source | Sequence[str | Path | Source],
@@ -120,7 +122,7 @@ def planned(
     fields: Sequence[Field] | None = None,
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None,
     access: Callable[[str], Iterable[str]] | None = None,
-    known: Sequence[Operator[Any, Any] | type] = (),
+    operators: Sequence[Operator[Any, Any] | type] = (),
     progress: Callable[[Progress], None] = lambda now: None,
     follow_links: bool = False,
     rebuild: bool = False,
@@ -153,7 +155,7 @@ def planned(
     """
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
-    requested_groups = _CountedGroups(group, main_definition(splitter, embedder, analyzer), groups, known)
+    requested_groups = _CountedGroups(group, main_definition(splitter, embedder, analyzer), groups, operators)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="spolia-")))
         prefetch = stack.enter_context(open_prefetch(folder, workers, limits))

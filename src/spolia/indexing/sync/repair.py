@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError, StoreError
 from spolia.indexing.readers.reader import Blob
@@ -38,12 +39,13 @@ class RepairReport(Value):
     left: tuple[str, ...] = ()
 
 
+@renamed_arguments(known="operators")
 def repair(
     corpus: Corpus,
     *,
     readers: Readers = READERS,
     groups: Sequence[NodeGroup] = (),
-    known: Iterable[Operator[Any, Any] | type] = (),
+    operators: Iterable[Operator[Any, Any] | type] = (),
     wait_s: float | None = None,
 ) -> RepairReport:
     """Mend a store: what is derived is built again, nodes are cut again, documents are read again from its folder.
@@ -54,7 +56,7 @@ def repair(
     Args:
         readers: of the formats, as for `sync`.
         groups: with definitions, where the store does not say all: of embedders of your own.
-        known: operators of your own in definitions of groups.
+        operators: operators of your own in definitions of groups.
         wait_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Raises:
@@ -73,13 +75,13 @@ def repair(
     >>> len(damaged), len(report.repaired), report.left, sound
     (1, 1, (), [])
     """
-    known, definitions = (
-        tuple(known),
+    operators, definitions = (
+        tuple(operators),
         {group.name: group.definition for group in groups if group.definition is not None},
     )
-    store_repair = mend(corpus, definitions, known, wait_s)
+    store_repair = mend(corpus, definitions, operators, wait_s)
     if store_repair.unread or store_repair.is_short:
-        _reread_documents(corpus, store_repair, readers, groups, known)
+        _reread_documents(corpus, store_repair, readers, groups, operators)
     left = (*store_repair.remaining, *find_problems(corpus.latest(), deep=True))
     return RepairReport(tuple(store_repair.repairs), tuple(dict.fromkeys(left)))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia import stores
+from spolia.core.deprecation import renamed_arguments
 from spolia.errors import DocumentError, EgressError, FolderError, GroupError, OtherDimension, SourceError, StoreError
 from spolia.filters import notes_on
 from spolia.indexing import sources as sources_package
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from spolia.types import Scalar
 
 
+@renamed_arguments(known="operators")
 @check_names
 def sync(
     sources: str | Path | Source | Sequence[str | Path | Source],
@@ -53,7 +55,7 @@ def sync(
     fields: Sequence[Field] | None = None,
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None,
     access: Callable[[str], Iterable[str]] | None = None,
-    known: Sequence[Operator[Any, Any] | type] = (),
+    operators: Sequence[Operator[Any, Any] | type] = (),
     progress: Callable[[Progress], None] | None = None,
     batch: int = 2000,
     follow_links: bool = False,
@@ -101,7 +103,7 @@ def sync(
             only the groups that read them again.
         access: principals who may read the document in a file, by its uri; none for everybody. Another list for a file
             that is there already embeds nothing, and applies first.
-        known: operators of your own in definitions of groups that the store has.
+        operators: operators of your own in definitions of groups that the store has.
         progress: gets the progress after every file and every few hundred embedded texts; for a source,
             the total is what it has given so far.
         batch: documents that are published together.
@@ -148,7 +150,7 @@ def sync(
     refuse_swapped(sources, corpus)
     total = TotalProgress(progress) if progress is not None else None
     requested_groups = RequestedGroups(
-        group, main_definition(splitter, embedder, analyzer), groups, known, corpus_definitions=corpus.definitions
+        group, main_definition(splitter, embedder, analyzer), groups, operators, corpus_definitions=corpus.definitions
     )
     options = SyncOptions(requested_groups, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s)
 
@@ -243,7 +245,7 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
     if groups := options.requested_groups.groups:
         known_operators, tell = options.requested_groups.known_operators, run.report_group_progress
         run.unread += groups_package.materialise.materialise(
-            groups, retry=False, known=known_operators, tell=tell, wait_s=options.timeout_s
+            groups, retry=False, operators=known_operators, tell=tell, wait_s=options.timeout_s
         )
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
 

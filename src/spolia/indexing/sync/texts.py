@@ -48,10 +48,11 @@ class IndexingOptions(TypedDict, total=False):
     fields: Sequence[Field] | None
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None
     access: Callable[[str], Iterable[str]] | None
-    known: Sequence[Operator[Any, Any] | type]
+    operators: Sequence[Operator[Any, Any] | type]
     timeout_s: float | None
 
 
+@renamed_arguments(known="operators")
 def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[IndexingOptions]) -> SyncReport:
     """Put texts into a store, each in the place of what had its name; the store's other documents stay.
 
@@ -104,7 +105,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **options: Unpack[Indexi
     main_group, groups, known_operators = (
         options.get("group", "chunk"),
         options.get("groups", ()),
-        options.get("known", ()),
+        options.get("operators", ()),
     )
     requested_groups = RequestedGroups(main_group, main, groups, known_operators, corpus_definitions=corpus.definitions)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.operator import Operator
 from spolia.core.run_context import check_cancelled, note
 from spolia.errors import GroupError, ModelError, StoreBusy
@@ -50,13 +51,14 @@ ProgressCallback = Callable[[str, int, int], None]
 """Gets the group, how many documents were cut, how many texts embedded."""
 
 
+@renamed_arguments(known="operators")
 @check_names
 def materialise(
     groups: Iterable[NodeGroup],
     *,
     rebuild: bool = False,
     retry: bool = True,
-    known: Iterable[Operator[Any, Any] | type] = (),
+    operators: Iterable[Operator[Any, Any] | type] = (),
     tell: ProgressCallback = lambda group, documents, embedded: None,
     wait_s: float | None = None,
 ) -> tuple[Unmade, ...]:
@@ -71,7 +73,7 @@ def materialise(
             one that is there, and its nodes stay.
         rebuild: build a group again if its definition has changed, with its children.
         retry: try documents again that a group could not be made of.
-        known: operators of the caller's own in definitions that the store holds.
+        operators: operators of the caller's own in definitions that the store holds.
         tell: gets the progress.
         wait_s: how long to wait for another writer, seconds; None for what the corpus says.
 
@@ -107,7 +109,7 @@ def materialise(
         corpus = corpus_groups[0].corpus
         if rebuild or _needs_build(corpus_groups, corpus.latest(), retry):
             with open_staging(corpus, corpus.wait_s if wait_s is None else wait_s) as staging:
-                building = Building(staging, corpus_groups, rebuild, tuple(known), tell=tell)
+                building = Building(staging, corpus_groups, rebuild, tuple(operators), tell=tell)
                 building.define()
                 building.build()
                 if retry:
