@@ -46,7 +46,7 @@ ASKED, TOGETHER = 60, 100
 EMBEDDER = HashingEmbedder(dimension=64)
 
 
-def made(path: Path, texts: list[str], interval: int) -> Corpus:
+def make_corpus(path: Path, texts: list[str], interval: int) -> Corpus:
     """A store of which every so many documents one may be read by `ann` only."""
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
@@ -86,10 +86,10 @@ def cost(op: Operator[Any, Any], query: Query) -> float:
     return (time.thread_time() - began) * 1e3
 
 
-def measured(folder: Path, count: int, rounds: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def measure(folder: Path, count: int, rounds: int) -> Iterator[tuple[str, dict[str, Any]]]:
     texts = [text for text, _ in sentences.distinct(count)]
     queries = [Query(question) for question in sentences.questions(ASKED)]
-    stores = {name: made(folder / f"{interval}.spolia", texts, interval) for name, interval in HIDDEN.items()}
+    stores = {name: make_corpus(folder / f"{interval}.spolia", texts, interval) for name, interval in HIDDEN.items()}
     built = {name: ways(corpus) for name, corpus in stores.items()}
     for way in built["without lists"]:
         first, minimum = dict.fromkeys(HIDDEN, 0.0), {name: [float("inf")] * ASKED for name in HIDDEN}
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        report = dict(measured(Path(folder), options.count, options.rounds))
+        report = dict(measure(Path(folder), options.count, options.rounds))
     publish("access", {"nodes": options.count, "questions": ASKED, "ways": report}, options.out)
 
 

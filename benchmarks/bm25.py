@@ -76,7 +76,7 @@ def bare(texts: dict[str, str]) -> Callable[[str], Any]:
     return search
 
 
-def timed(
+def time_ways(
     ways: dict[str, Callable[[str], Any]], questions: Sequence[str], rounds: int, peers: Peers | None = None
 ) -> dict[str, list[float]]:
     """CPU-ms of each way on each question, in all rounds; peers have theirs between ours, slow ones the first only."""
@@ -152,7 +152,7 @@ def main() -> None:
         flow(Query("warm up"))
         index_name = flow.group.corpus.latest().indexes["chunk"][0]
         segments = len(small_segments(lexical_folder(Path(flow.group.corpus.path), "chunk", index_name)))
-        first = timed({"first": lambda question: flow(Query(question))}, questions, 1)["first"]
+        first = time_ways({"first": lambda question: flow(Query(question))}, questions, 1)["first"]
         hits = [len(flow(Query(question))) for question in questions]
         run = Run()
         ways: dict[str, Callable[[str], Any]] = {
@@ -162,7 +162,7 @@ def main() -> None:
             "tantivy alone": bare(texts),
         }
         theirs = Peers(list(texts.values()), questions, Path(folder)) if options.peers else None
-        times_by_name = timed(ways, questions, options.rounds, theirs)
+        times_by_name = time_ways(ways, questions, options.rounds, theirs)
         if theirs is not None:
             theirs.close()
         same = share_of_lucene(flow, texts, questions)

@@ -76,7 +76,7 @@ def keys(snapshot: Snapshot) -> set[int]:
     return {key for (key,) in snapshot.open_store.rows(sql.LIVE_KEYS, {"grp": "chunk", "at": snapshot.generation})}
 
 
-def changed(folder: Path, corpus: Corpus, kind: str, path: Path) -> dict[str, Any]:
+def sync_change(folder: Path, corpus: Corpus, kind: str, path: Path) -> dict[str, Any]:
     """One round: the sync of one changed file."""
     path.write_text(f"{path.read_text()} One more sentence at {time.time_ns()}.")
     os.utime(path, ns=(time.time_ns(), time.time_ns() - 1_000_000_000))  # so that it need not be waited for
@@ -115,10 +115,10 @@ def rounds_of(folder: Path, store: Path, kind: str, number: int) -> list[dict[st
             sync(other_folder, Corpus(f"{place}/other.spolia"), embedder=STORES[kind])
     paths = sorted(folder.iterdir())
     changed_paths = [paths[(number * 997 + more * 101) % len(paths)] for more in range(1 + AGAIN)]
-    return [changed(folder, Corpus(str(store)), kind, path) for path in changed_paths]
+    return [sync_change(folder, Corpus(str(store)), kind, path) for path in changed_paths]
 
 
-def measured(folder: Path, store: Path, kind: str, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, store: Path, kind: str, rounds: int) -> dict[str, Any]:
     sync(folder, Corpus(str(store)), embedder=STORES[kind])
     runs_by_way = []
     for number in range(rounds):
@@ -158,7 +158,7 @@ def main() -> None:
         folder.mkdir()
         write_files(folder, options.files)
         for number, kind in enumerate(STORES):
-            result[kind] = measured(folder, Path(temporary, f"{number}.spolia"), kind, options.rounds)
+            result[kind] = measure(folder, Path(temporary, f"{number}.spolia"), kind, options.rounds)
             result[kind]["load"] = round(os.getloadavg()[0], 1)
     publish("change", result, options.out)
 

@@ -25,7 +25,7 @@ from results import PLACES, commit, machine
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def measured(checkout: Path, name: str, seconds: float) -> dict[str, float]:
+def measure(checkout: Path, name: str, seconds: float) -> dict[str, float]:
     """The numbers of one run, by what they are of; none where it failed or took too long."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "result.json")
@@ -41,12 +41,12 @@ def measured(checkout: Path, name: str, seconds: float) -> dict[str, float]:
         return {figure: number for figure, (number, _) in JUDGES[name](json.loads(out.read_text())).items()}
 
 
-def compared(other_checkout: Path, name: str, rounds: int, seconds: float) -> dict[str, dict[str, float]]:
+def compare(other_checkout: Path, name: str, rounds: int, seconds: float) -> dict[str, dict[str, float]]:
     """Before, now, and the ratio, by what was measured."""
     runs: dict[Path, list[dict[str, float]]] = {other_checkout: [], ROOT: []}
     for number in range(rounds):
         for checkout in (other_checkout, ROOT) if number % 2 == 0 else (ROOT, other_checkout):
-            runs[checkout].append(measured(checkout, name, seconds))
+            runs[checkout].append(measure(checkout, name, seconds))
     rows = {}
     for figure in dict.fromkeys(figure for numbers in runs[ROOT] for figure in numbers):
         previous_values, now = (
@@ -74,7 +74,7 @@ def main() -> None:
     has_output = options.out and options.out.exists()
     result: dict[str, Any] = json.loads(options.out.read_text()) if has_output else {"benchmarks": {}}
     for name in options.names:
-        rows = compared(options.other.resolve(), name, options.rounds, options.seconds)
+        rows = compare(options.other.resolve(), name, options.rounds, options.seconds)
         report = {"before": commit(options.other), "rounds": options.rounds, "machine": machine()}
         result["benchmarks"][name] = {**report, "numbers": rows}
         if options.out:

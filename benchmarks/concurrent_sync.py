@@ -65,10 +65,10 @@ def main() -> None:
         return
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="spolia-", dir=memory) as place:
-        publish("concurrent_sync", measured(Path(place), options.files), options.out)
+        publish("concurrent_sync", measure(Path(place), options.files), options.out)
 
 
-def measured(place: Path, files: int) -> dict[str, Any]:
+def measure(place: Path, files: int) -> dict[str, Any]:
     folder, corpus = place / "files", Corpus(place / "s.spolia", wait_s=60)
     folder.mkdir()
     for number in range(OLD):
@@ -99,8 +99,8 @@ def measured(place: Path, files: int) -> dict[str, Any]:
         "files": files,
         "sync_s": round(took, 1),
         **{
-            kind: {"times": len(uris), "p50_s": median(uris), "most_s": max(uris)}
-            for kind, uris in seconds_by_kind.items()
+            kind: {"times": len(delays), "p50_s": median(delays), "most_s": max(delays)}
+            for kind, delays in seconds_by_kind.items()
         },
         "p50_s": median(all_seconds),
         "most_s": all_seconds[-1],

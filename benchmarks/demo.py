@@ -27,7 +27,7 @@ from spolia.stores.corpus import Corpus
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def measured(folder: Path) -> dict[str, Any]:
+def measure(folder: Path) -> dict[str, Any]:
     """One demo: what it cost, what it indexed, and how many of its questions have an answer with a citation."""
     for name in DOCS:
         shutil.copytree(ROOT / name, folder / name)
@@ -59,7 +59,7 @@ def main() -> None:
     rounds = []
     for _ in range(options.rounds):
         with tempfile.TemporaryDirectory() as folder:
-            rounds.append(measured(Path(folder)))
+            rounds.append(measure(Path(folder)))
     median = sorted(rounds, key=lambda one: one["cpu_s"])[len(rounds) // 2]
     publish("demo", {**median, "rounds_cpu_s": [numbers["cpu_s"] for numbers in rounds]}, options.out)
 

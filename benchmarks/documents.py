@@ -39,7 +39,7 @@ PEER = "lazyllm[rag]==1.4.0"
 QUIET = {"LAZYLLM_LOG_LEVEL": "ERROR", "TQDM_DISABLE": "1"}
 
 
-def written(folder: Path) -> list[str]:
+def write_files(folder: Path) -> list[str]:
     """The files, and titles to ask for."""
     passages = list(islice(DataSet(str(DATA / "2wikimultihopqa")).passages(), FILES))
     for number, passage in enumerate(passages):
@@ -57,7 +57,7 @@ def run(python: str, side: str, way: str, folder: Path, home: Path) -> dict[str,
     return numbers
 
 
-def least(runs: list[dict[str, Any]]) -> dict[str, Any]:
+def least_of_runs(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The runs of one side as one: the least time of each question, and of indexing."""
     fastest = [min(times) for times in zip(*(numbers["asked_ms"] for numbers in runs), strict=True)]
     indexed = min(runs, key=lambda one: one["indexed_cpu_s"])
@@ -75,22 +75,22 @@ def least(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def installed(home: Path) -> str:
+def install_peer(home: Path) -> str:
     venv.create(home / "peers", with_pip=True)
     python = home / "peers" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", PEER], check=True, stderr=subprocess.DEVNULL)
     return str(python)
 
 
-def measured(home: Path, folder: Path, rounds: int, *, peers: bool) -> dict[str, Any]:
-    sides = {"spolia": sys.executable} | ({"lazyllm": installed(home)} if peers else {})
+def measure(home: Path, folder: Path, rounds: int, *, peers: bool) -> dict[str, Any]:
+    sides = {"spolia": sys.executable} | ({"lazyllm": install_peer(home)} if peers else {})
     result: dict[str, Any] = {}
     for way in ("bm25", "cosine"):
         runs: dict[str, list[dict[str, Any]]] = {side: [] for side in sides}
         for _ in range(rounds):
             for side, python in sides.items():
                 runs[side].append(run(python, side, way, folder, home))
-        result[way] = {side: least(side_runs) for side, side_runs in runs.items()}
+        result[way] = {side: least_of_runs(side_runs) for side, side_runs in runs.items()}
         if peers:
             ours, theirs = result[way]["spolia"], result[way]["lazyllm"]
             result[way]["ratio"] = {
@@ -109,9 +109,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         home, folder = Path(temporary), Path(temporary, "files")
         folder.mkdir()
-        (home / "questions.json").write_text(json.dumps(written(folder)))
+        (home / "questions.json").write_text(json.dumps(write_files(folder)))
         result = {"files": FILES, "questions": ASKED, "top_k": TOP_K, "python": platform.python_version()}
-        result |= measured(home, folder, options.rounds, peers=options.peers)
+        result |= measure(home, folder, options.rounds, peers=options.peers)
     publish("documents", result, options.out)
 
 

@@ -109,7 +109,7 @@ def peer(texts: list[str], our_vectors: Any) -> dict[str, Any]:
     }
 
 
-def measured(with_peer: bool) -> dict[str, Any]:
+def measure(with_peer: bool) -> dict[str, Any]:
     from tests.models.oracle import Oracle
 
     model = MiniLM()
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--peer", action="store_true")
     options = parser.parse_args()
-    publish("embedding", measured(options.peer), options.out)
+    publish("embedding", measure(options.peer), options.out)
 
 
 if __name__ == "__main__":

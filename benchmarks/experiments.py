@@ -127,36 +127,36 @@ POOL = 1_000
 TEXT = ("the", "keeper", "lit", "the", "lamp", "before", "dusk", "and", "wrote", "down", "the", "hour")
 
 
-def copied(random: Random, kept: float) -> Row:
+def copied_row(random: Random, kept: float) -> Row:
     """What BLEU sees of an answer with some words of the reference."""
     words = [word if random.random() < kept else "other" for word in TEXT[: random.integers(5, 12)]]
     return BLEU().observe(Case(Item("q", "?", answers=(" ".join(TEXT),)), Answer(" ".join(words))))
 
 
-def abstained(random: Random, kept: float) -> Row:
+def abstaining_row(random: Random, kept: float) -> Row:
     """Three in ten questions are unanswerable, and most of these are left."""
     should = random.random() < 0.3
     did = random.random() < (kept if should else 0.1)
     return (float(should and did), float(did and not should), float(should and not did))
 
 
-def risked(random: Random, kept: float) -> Row:
+def risky_row(random: Random, kept: float) -> Row:
     """Eight in ten are answered."""
     is_answered = random.random() < 0.8
     return (float(is_answered), float(is_answered and random.random() < kept))
 
 
-def ordered(random: Random, kept: float) -> Row:
+def ordered_row(random: Random, kept: float) -> Row:
     """The surer, the more often right."""
     sure = random.random()
     return (sure, float(random.random() < kept * (0.5 + sure / 2)))
 
 
 TOTALS: dict[str, tuple[SetMeasure, Callable[[Random, float], Row]]] = {
-    "BLEU": (BLEU(), copied),
-    "AbstentionF1": (AbstentionF1(), abstained),
-    "Risk": (SelectiveRisk(), risked),
-    "AURC": (AURC(), ordered),
+    "BLEU": (BLEU(), copied_row),
+    "AbstentionF1": (AbstentionF1(), abstaining_row),
+    "Risk": (SelectiveRisk(), risky_row),
+    "AURC": (AURC(), ordered_row),
 }
 
 
@@ -287,7 +287,7 @@ def claims(flows: int, n: int, corrections: Sequence[str], experiments: int, see
     return {correction: round(100 * claimed[correction] / experiments, 1) for correction in corrections}
 
 
-def gated(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -> dict[str, float]:
+def gate_outcomes(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -> dict[str, float]:
     """Percent of gates with a tolerance of 0.05 that say each thing of a flow that is better by `shift` in truth."""
     random, verdict_counts = np.random.default_rng((seed, n, graded)), Counter[str]()
     for number in range(experiments):
@@ -347,7 +347,7 @@ def costs() -> dict[str, float]:
     return {
         "20 intervals": cpu_s(intervals),
         "and 190 paired intervals and tests": cpu_s(everything),
-        "100 questions, 2 flows, 7 measures, asked before": again(),
+        "100 questions, 2 flows, 7 measures, asked before": repeat_experiment(),
     }
 
 
@@ -403,7 +403,7 @@ def beside_by_hand() -> float:
     return round(min(ours for ours, _ in costs) / min(theirs for _, theirs in costs), 2)
 
 
-def again() -> float:
+def repeat_experiment() -> float:
     asked_texts: list[str] = []
 
     @step
@@ -476,7 +476,7 @@ def gates(experiments: int) -> dict[str, Any]:
     return {
         "percent of gates with a tolerance of 5 points that say so, by how much better the flow is in truth": {
             f"{kind}, {n} questions": {
-                f"{100 * shift:+g} points": gated(shift, kind == "graded", n, experiments)
+                f"{100 * shift:+g} points": gate_outcomes(shift, kind == "graded", n, experiments)
                 for shift in (0.0, -0.05, -0.1)
             }
             for kind in ("binary", "graded")

@@ -46,7 +46,7 @@ _MARKER = re.compile(r" \[\d+\]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Lower case, no punctuation, no articles, single blanks: as the script of SQuAD does it.
 
     Source: Rajpurkar et al., EMNLP 2016.
@@ -55,20 +55,20 @@ def normalised(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", plain_text).split())
 
 
-def said(answer: Answer) -> str:
+def plain_reply(answer: Answer) -> str:
     """The reply without the markers of its citations, whose numbers could be taken for an answer."""
     return _MARKER.sub("", answer.text)
 
 
-def contained(answer: Answer, golds: Sequence[str]) -> bool:
-    reply = normalised(said(answer))
-    return not answer.abstained and any(gold in reply for gold in map(normalised, golds) if gold)
+def contains_gold(answer: Answer, golds: Sequence[str]) -> bool:
+    reply = normalise(plain_reply(answer))
+    return not answer.abstained and any(gold in reply for gold in map(normalise, golds) if gold)
 
 
-def measured(extract: Extract, rankings: Sequence[Ranking], items: Sequence[Item]) -> dict[str, Any]:
+def measure(extract: Extract, rankings: Sequence[Ranking], items: Sequence[Item]) -> dict[str, Any]:
     answers = [answer for answer in extract.batch(rankings) if isinstance(answer, Answer)]
-    share = interval([float(contained(a, item.answers)) for a, item in zip(answers, items, strict=True)])
-    lengths = [count_words(said(answer)) for answer in answers]
+    share = interval([float(contains_gold(a, item.answers)) for a, item in zip(answers, items, strict=True)])
+    lengths = [count_words(plain_reply(answer)) for answer in answers]
     return {
         "contained": {"mean": share.mean, "low": share.low, "high": share.high},
         "words": sum(lengths) / len(answers),
@@ -79,7 +79,7 @@ def measured(extract: Extract, rankings: Sequence[Ranking], items: Sequence[Item
     }
 
 
-def reached(by_words: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def reach_goals(by_words: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """For each goal, the best share among the replies that are short enough."""
     points = []
     for share, words in REACH:
@@ -96,7 +96,7 @@ def cpu_ms(extract: Extract, rankings: Sequence[Ranking]) -> float:
     return 1000 * (time.process_time() - started) / len(rankings)
 
 
-def searched(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Ranking]:
+def rank_all(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Ranking]:
     return [ranking for ranking in flow.batch([Query(item.question) for item in items]) if isinstance(ranking, Ranking)]
 
 
@@ -105,14 +105,14 @@ def result(name: str, limit: int | None) -> dict[str, Any]:
     items = [item for item in data.sample(limit) if item.answers]
     with tempfile.TemporaryDirectory() as folder:
         group = index_passages(data, embedder, folder=Path(folder))
-        rankings = {"bm25": searched(bm25(group), items), "hybrid": searched(hybrid(group, embedder), items)}
+        rankings = {"bm25": rank_all(bm25(group), items), "hybrid": rank_all(hybrid(group, embedder), items)}
     extracts = {"bm25": Extract(), "hybrid": Extract(embedder)}
     flows: dict[str, Any] = {}
     for flow, extract in extracts.items():
-        rows = {words: measured(extract.but(words=words), rankings[flow], items) for words in WORDS}
+        rows = {words: measure(extract.but(words=words), rankings[flow], items) for words in WORDS}
         flows[f"{flow} >> Extract"] = {
             "by_words": rows,
-            "reach": reached(rows),
+            "reach": reach_goals(rows),
             "cpu_ms_a_question": round(cpu_ms(extract, rankings[flow][:TIMED]), 2),
         }
     return {

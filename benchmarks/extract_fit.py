@@ -53,7 +53,7 @@ def corpora(name: str, folder: Path, size: int = 240) -> list[DataSet]:
     return [DataSet(str(folder / f"{name}-{part}")) for part in range(parts)]
 
 
-def searched(part: DataSet, folder: Path) -> Operator[Query, Ranking]:
+def build_search(part: DataSet, folder: Path) -> Operator[Query, Ranking]:
     return hybrid(index_passages(part, EMBEDDER, folder=folder), EMBEDDER)
 
 
@@ -94,7 +94,7 @@ def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
     return new_rows
 
 
-def fitted(features: Sequence[Floats], gold: Sequence[npt.NDArray[np.bool_]], steps: int = 400) -> Floats:
+def fit_weights(features: Sequence[Floats], gold: Sequence[npt.NDArray[np.bool_]], steps: int = 400) -> Floats:
     """Weights that maximise Σ ln P(a sentence with the answer), by Adam; those in `BY_HAND` are not fitted."""
     useful_rows = [(x, y) for x, y in zip(features, gold, strict=True) if y.any()]
     x, y = np.concatenate([x for x, _ in useful_rows]), np.concatenate([y for _, y in useful_rows]).astype(float)
@@ -142,7 +142,7 @@ def replies(found_rows: Sequence[Row], weights: Floats, price: float) -> tuple[f
     return hits / len(found_rows), words / len(found_rows)
 
 
-def priced(found_rows: Sequence[Row], weights: Floats, words: float) -> float:
+def find_price(found_rows: Sequence[Row], weights: Floats, words: float) -> float:
     """The price of a word at which replies have so many words on average."""
     low, high = 1e-6, 0.5
     for _ in range(20):
@@ -188,7 +188,7 @@ def fit(folder: Path) -> dict[str, Any]:
         items = [item for passage in part.passages() for item in questions[passage.id]]
         return [item for item in items if bool(item.answers) == answerable]
 
-    flows = {part.name: searched(part, folder) for part in (*newwiki, *squad2)}
+    flows = {part.name: build_search(part, folder) for part in (*newwiki, *squad2)}
     tuned = [row for part in (*newwiki[:3], squad2[0]) for row in rows(flows[part.name], select_items(part))]
     checked = {part.name: rows(flows[part.name], select_items(part)) for part in (newwiki[3], squad2[1])}
     answerable = rows(flows[squad2[0].name], select_items(squad2[0]))
@@ -202,8 +202,8 @@ def fit(folder: Path) -> dict[str, Any]:
         "checked_questions": {k: len(v) for k, v in checked.items()},
     }
     for kind in ("lexical", "embedded"):
-        weights = fitted([getattr(row, kind) for row in tuned], [row.gold for row in tuned])
-        prices = {words: priced(tuned, weights, words) for words in (30, 40, 60, 80, 120)}
+        weights = fit_weights([getattr(row, kind) for row in tuned], [row.gold for row in tuned])
+        prices = {words: find_price(tuned, weights, words) for words in (30, 40, 60, 80, 120)}
         columns = slice(0, 2) if kind == "lexical" else slice(0, 3)
         evidence = {
             name: best_sentences(r, weights)[:, columns]

@@ -40,7 +40,9 @@ TOPICS = (0.1, 0.01, 0.001)
 ALWAYS, NEVER = sys.maxsize, -1
 
 
-def timed(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed | None, rounds: int) -> dict[str, float]:
+def time_questions(
+    index: lexical.Lexical, questions: Sequence[str], allowed: Allowed | None, rounds: int
+) -> dict[str, float]:
     """CPU-ms of a question: median and 95 % quantile."""
     best_seconds = [float("inf")] * len(questions)
     for position in list(range(len(questions))) * rounds:
@@ -53,12 +55,12 @@ def timed(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed | N
     }
 
 
-def forced(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed, *, only: bool) -> dict[str, float]:
+def force_way(index: lexical.Lexical, questions: Sequence[str], allowed: Allowed, *, only: bool) -> dict[str, float]:
     """One way, whatever would be chosen: for the allowed ones only, or passing over the others."""
     usual = lexical.FEW, lexical.RUNS, lexical._bearable
     lexical.FEW, lexical.RUNS, lexical._bearable = ALWAYS if only else NEVER, NEVER, lambda count: ALWAYS
     try:
-        return timed(index, questions, allowed, 1)
+        return time_questions(index, questions, allowed, 1)
     finally:
         lexical.FEW, lexical.RUNS, lexical._bearable = usual
 
@@ -82,7 +84,7 @@ def masks(labels: Any, vectors: Any) -> dict[str, Any]:
     }
 
 
-def measured(folder: Path, count: int, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, count: int, rounds: int) -> dict[str, Any]:
     pairs = sentences.distinct(count)
     vectors = sentences.vectors([sentence for sentence, _ in pairs], "sentences")
     order = np.argsort([sentences.NAMES.index(name) for _, name in pairs], kind="stable")
@@ -91,15 +93,15 @@ def measured(folder: Path, count: int, rounds: int) -> dict[str, Any]:
     index = lexical.Lexical(folder / "index", Analyzer())
     keys, questions = np.arange(len(pairs), dtype=np.int64), sentences.questions(ASKED)
     rankings = {question: index.search(question, len(pairs)) for question in questions[::4]}
-    rows: dict[str, Any] = {"nothing filtered": {"as it is": timed(index, questions, None, rounds)}}
+    rows: dict[str, Any] = {"nothing filtered": {"as it is": time_questions(index, questions, None, rounds)}}
     for name, mask in masks(np.array([label for _, label in pairs]), vectors).items():
         allowed = Allowed(keys, mask)
-        usual, reached_recall = timed(index, questions, allowed, rounds), recall(index, rankings, allowed)
+        usual, reached_recall = time_questions(index, questions, allowed, rounds), recall(index, rankings, allowed)
         rows[name] = {
             "allowed": allowed.count,
             "as it is": usual,
-            "asked for these only": forced(index, questions, allowed, only=True),
-            "passed over": forced(index, questions, allowed, only=False),
+            "asked for these only": force_way(index, questions, allowed, only=True),
+            "passed over": force_way(index, questions, allowed, only=False),
             "recall": reached_recall,
         }
         print(name, rows[name], flush=True)
@@ -113,7 +115,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = {"python": platform.python_version()} | measured(Path(folder), options.count, options.rounds)
+        result = {"python": platform.python_version()} | measure(Path(folder), options.count, options.rounds)
     publish("filters", result, options.out)
 
 

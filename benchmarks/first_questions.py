@@ -126,7 +126,7 @@ def in_turn(ways: Mapping[str, Callable[[str], object]]) -> dict[str, float]:
     return {name: statistics.median(value) for name, value in minimum.items()}
 
 
-def asked(flow: Callable[[Query], object]) -> Callable[[str], object]:
+def ask_flow(flow: Callable[[Query], object]) -> Callable[[str], object]:
     return lambda text: flow(Query(text))
 
 
@@ -134,7 +134,7 @@ def hybrid_and_arms(store: Path) -> dict[str, float]:
     group = Corpus(str(store)).group()
     paired_flow = hybrid(group, Drawn())
     flows = {"hybrid": paired_flow, "words": paired_flow.steps[0].arms[0], "meaning": paired_flow.steps[0].arms[1]}  # type: ignore[attr-defined]
-    medians = in_turn({name: asked(flow) for name, flow in flows.items()})
+    medians = in_turn({name: ask_flow(flow) for name, flow in flows.items()})
     share = medians["hybrid"] / (medians["words"] + medians["meaning"])
     return {name: round(median, 2) for name, median in medians.items()} | {
         "hybrid to the sum of its arms": round(share, 2)
@@ -156,7 +156,7 @@ def bare_index(folder: str, count: int) -> tuple[tantivy.Index, tantivy.Query]:
     return index, tantivy.Query.const_score_query(tantivy.Query.boolean_query(terms), 0)
 
 
-def filtered(store: Path, count: int) -> dict[str, float]:
+def time_filtered(store: Path, count: int) -> dict[str, float]:
     group, must = Corpus(str(store)).group(), tantivy.Occur.Must
     words = BM25(group, filter=where(drawn=TEN))
     with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +167,7 @@ def filtered(store: Path, count: int) -> dict[str, float]:
             query = index.parse_query("".join(filter(lambda c: c.isalnum() or c == " ", text)), ["body"])
             return searcher.search(tantivy.Query.boolean_query([(must, query), (must, only)]), 10).hits
 
-        medians = in_turn({"words with a 1 % filter": asked(words), "bare tantivy": bare})
+        medians = in_turn({"words with a 1 % filter": ask_flow(words), "bare tantivy": bare})
     ratio = medians["words with a 1 % filter"] / medians["bare tantivy"]
     return {name: round(median, 3) for name, median in medians.items()} | {"1 % filter, times tantivy": round(ratio, 2)}
 
@@ -204,7 +204,7 @@ def main() -> None:
     parts: dict[str, Callable[[Path], Any]] = {
         "filter": first_filter,
         "hybrid": hybrid_and_arms,
-        "filtered": lambda store: filtered(store, options.count),
+        "filtered": lambda store: time_filtered(store, options.count),
         "publications": lambda store: after_publications(store, options.rounds),
     }
     if options.part:

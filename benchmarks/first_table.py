@@ -74,7 +74,7 @@ def always_yes(query: Query) -> Answer:
     return Answer("yes")
 
 
-def measured(name: str, folder: Path) -> dict[str, Any]:
+def measure(name: str, folder: Path) -> dict[str, Any]:
     """Everything about one data set, as plain data."""
     data, embedder = DataSet(str(DATA / name)), MiniLM()
     items = _items(data)
@@ -82,7 +82,7 @@ def measured(name: str, folder: Path) -> dict[str, Any]:
     flows = _flows(name, data, chunks, embedder)
     measures = RETRIEVAL + (", full@2, full@5, full@10" if name in MULTI_HOP else "")
     with Runs(folder / "runs.db") as runs, Run(cache=runs.cache) as run:
-        report = _asked(name, flows, items, measures, run, folder, name in CHOSEN_ON)
+        report = _ask(name, flows, items, measures, run, folder, name in CHOSEN_ON)
         answers = _answers(name, flows, items, run, folder, embedder)
     return {
         "data": name,
@@ -114,7 +114,11 @@ def _flows(name: str, data: DataSet, chunks: NodeGroup, embedder: MiniLM) -> dic
     """What is compared; `bm25 plain` makes terms as the reference does, to tell what a difference comes from."""
     flows: dict[str, Operator[Query, Any]] = {"bm25": bm25(chunks, top_k=PLACES)}
     if name not in AS_HERE:
-        flows[PLAIN] = _unmarked(data) if name in UNMARKED else bm25(index_passages(data, analyzer=WORDS), top_k=PLACES)
+        flows[PLAIN] = (
+            _search_without_marks(data)
+            if name in UNMARKED
+            else bm25(index_passages(data, analyzer=WORDS), top_k=PLACES)
+        )
     arms = Branch(bm25(chunks, top_k=PLACES), dense(chunks, embedder, top_k=PLACES))
     flows["dense"] = dense(chunks, embedder, top_k=PLACES)
     flows["rank fusion"] = arms >> ReciprocalRankFusion(top_k=PLACES)
@@ -122,7 +126,7 @@ def _flows(name: str, data: DataSet, chunks: NodeGroup, embedder: MiniLM) -> dic
     return flows
 
 
-def _unmarked(data: DataSet) -> Operator[Query, Any]:
+def _search_without_marks(data: DataSet) -> Operator[Query, Any]:
     """Pairs of characters that no mark stands between."""
     folder = cache_folder() / "unmarked" / data.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +147,7 @@ def without_marks(query: Query) -> Query:
     return query.but(text=no_marks(query.text))
 
 
-def _asked(
+def _ask(
     name: str,
     flows: Mapping[str, Operator[Query, Any]],
     items: Sequence[Item],
@@ -177,7 +181,7 @@ def _answers(
     else:
         answering["hybrid > quotes"] = flows["hybrid"] >> Extract(embedder)
         answering["bm25 > one sentence"] = flows["bm25"] >> Extract(words=1)
-    return _plain(_asked(name, answering, few, ANSWERS[name], run, folder, name in FITTED_ON))
+    return _plain(_ask(name, answering, few, ANSWERS[name], run, folder, name in FITTED_ON))
 
 
 def _plain(report: Report) -> dict[str, Any]:
@@ -202,7 +206,7 @@ def main() -> None:
     rows = json.loads(options.out.read_text())["sets"] if options.out.exists() and not options.again else {}
     for name in options.sets or [name for name in SETS if name not in rows]:
         started = time.process_time()
-        rows[name] = measured(name, options.kept)
+        rows[name] = measure(name, options.kept)
         print(f"{name}: {rows[name]['n']} questions, {time.process_time() - started:.1f} CPU-s", flush=True)
         kept_rows = {name: rows[name] for name in SETS if name in rows}
         table = {"seed": SEED, "questions": QUESTIONS, "machine": machine(), "sets": kept_rows}

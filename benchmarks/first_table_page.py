@@ -53,7 +53,7 @@ def page(results: Row) -> str:
         INTRODUCTION.format(questions=f"{results['questions']:,}", seed=results["seed"], sets=len(sets)),
         "## Retrieval",
         table(("set", "passages", "n", "flow", *SHOWN), scores(sets)),
-        "\n".join([NOTES, *(f"`{flow}` {BESIDE[flow]}" for flow in BESIDE if _measured(sets, flow)), "", CHOSEN]),
+        "\n".join([NOTES, *(f"`{flow}` {BESIDE[flow]}" for flow in BESIDE if _has_flow(sets, flow)), "", CHOSEN]),
         "## Which differences are shown",
         VERDICTS,
         table(("set", "nDCG@10"), verdicts(sets, "retrieval", "nDCG@10")),
@@ -122,7 +122,7 @@ def agreements(
                 continue
             ours = [flows[flow][figure] for figure in ks]
             disagreements = [
-                not agrees(figure, reference_row, _drawn(row))
+                not agrees(figure, reference_row, _is_drawn(row))
                 for figure, reference_row in zip(ours, reference, strict=True)
             ]
             cells = [
@@ -147,7 +147,8 @@ def why(flow: str, row: Row, ks: Sequence[str], reference: Sequence[float]) -> s
     plain = [flows[PLAIN][figure] for figure in ks]
     figures = " / ".join(f"{100 * figure['mean']:.1f}" for figure in plain)
     same = all(
-        agrees(figure, reference_figure, _drawn(row)) for figure, reference_figure in zip(plain, reference, strict=True)
+        agrees(figure, reference_figure, _is_drawn(row))
+        for figure, reference_figure in zip(plain, reference, strict=True)
     )
     if same:
         return f"no: how terms are made; `{PLAIN}` has {figures}, which agrees"
@@ -176,11 +177,11 @@ def answers(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
             yield name + (" †" if row["answers"]["chosen_on"] else ""), f"{row['answers']['n']:,}", flow, *cells
 
 
-def _measured(sets: Mapping[str, Row], flow: str) -> bool:
+def _has_flow(sets: Mapping[str, Row], flow: str) -> bool:
     return any(flow in row["retrieval"]["flows"] for row in sets.values())
 
 
-def _drawn(row: Row) -> bool:
+def _is_drawn(row: Row) -> bool:
     """Whether both have drawn questions of a larger set; pubmedqa has just so many."""
     return row["n"] == 1000 and row["data"] != "pubmedqa"
 

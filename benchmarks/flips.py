@@ -69,18 +69,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=17)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    result = flipped(options.flips, options.seed, ahead=False)
-    result["ahead"] = flipped(options.ahead, options.seed, ahead=True)
+    result = flip_bytes(options.flips, options.seed, ahead=False)
+    result["ahead"] = flip_bytes(options.ahead, options.seed, ahead=True)
     result["elsewhere"] = flipped_elsewhere(options.elsewhere, options.seed)
     results.publish("flips", result, options.out)
 
 
-def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
+def flip_bytes(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
     """What becomes of so many flips; those of a killed process are in the log that SQLite writes ahead."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="spolia-", dir=memory) as name:
         folder = Path(name)
-        right_answers = apart(lambda: made(folder, ahead=ahead))["answers"]
+        right_answers = run_in_child(lambda: make_store(folder, ahead=ahead))["answers"]
         pattern = "corpus.db-wal" if ahead else "*"
         files = [path for path in (folder / "whole.spolia").rglob(pattern) if path.is_file() and path.stat().st_size]
         files.sort()
@@ -95,24 +95,24 @@ def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
                 path = generator.choice(kinds[kind])
             place, change = generator.randrange(path.stat().st_size), generator.randrange(1, 256)
             inside = path.relative_to(folder / "whole.spolia")
-            row = apart(lambda: tried(folder, inside, place, change, right_answers))  # noqa: B023
+            row = run_in_child(lambda: try_flip(folder, inside, place, change, right_answers))  # noqa: B023
             rows.append({"flip": number, "file": str(inside), "place": place, "change": change, **row})
             if row.get("wrong"):
                 print(json.dumps(rows[-1])[:600], flush=True)
-        return found(rows)
+        return summarise(rows)
 
 
 def flipped_elsewhere(flips: int, seed: int) -> dict[str, Any]:
     """What becomes of so many flips in files outside stores, drawn evenly from their kinds."""
     with tempfile.TemporaryDirectory(prefix="spolia-") as name:
         folder, generator, rows = Path(name), random.Random(seed), list[dict[str, Any]]()
-        apart(lambda: made(folder, ahead=False) and {})
-        apart(lambda: make_other_files(folder / "whole", Corpus(folder / "whole.spolia")) or {})
+        run_in_child(lambda: make_store(folder, ahead=False) and {})
+        run_in_child(lambda: make_other_files(folder / "whole", Corpus(folder / "whole.spolia")) or {})
         files = sorted(path for path in (folder / "whole").rglob("*") if path.is_file() and path.stat().st_size)
         for number in range(flips):
             path = generator.choice(files)
             place, change = generator.randrange(path.stat().st_size), generator.randrange(1, 256)
-            row = apart(lambda: tried_elsewhere(path, folder / "tried", place, change))  # noqa: B023
+            row = run_in_child(lambda: tried_elsewhere(path, folder / "tried", place, change))  # noqa: B023
             rows.append({"flip": number, "file": path.name, "place": place, "change": change, **row})
             if row["wrong"]:
                 print(json.dumps(rows[-1])[:600], flush=True)
@@ -145,7 +145,7 @@ def tried_elsewhere(source: Path, tried: Path, place: int, change: int) -> dict[
     return {"seen": is_noticed, "wrong": wrong}
 
 
-def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     wrong = [row for row in rows if row.get("wrong")]
     return {
         "flips": len(rows),
@@ -165,7 +165,7 @@ def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def run_in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a forked process finds; it is killed after a while."""
     reading, writing = os.pipe()
     if (pid := os.fork()) == 0:
@@ -186,7 +186,7 @@ def apart(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return report
 
 
-def made(folder: Path, *, ahead: bool) -> dict[str, Any]:
+def make_store(folder: Path, *, ahead: bool) -> dict[str, Any]:
     notes, generator, words = folder / "notes", random.Random(3), WORDS.split()
     for number in range(24):
         lines = [" ".join(generator.choices(words, k=12)).capitalize() + "." for _ in range(6)]
@@ -247,7 +247,7 @@ def service_files(store: Path) -> list[Path]:
     ]
 
 
-def tried(folder: Path, inside: Path, place: int, change: int, before: list[Any]) -> dict[str, Any]:
+def try_flip(folder: Path, inside: Path, place: int, change: int, before: list[Any]) -> dict[str, Any]:
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     os.dup2(sys.stderr.fileno(), 2)  # tantivy says in its own way that it panics
     store = folder / "damaged.spolia"

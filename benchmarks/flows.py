@@ -211,7 +211,9 @@ class Row:
     top_k: int
     settings: tuple[tuple[str, Any], ...] = ()
 
-    def made(self, llm: SimulatedReader, retriever: str, chunks: Any, embedder: Any) -> Operator[Query, Answer]:
+    def build_flow_of_row(
+        self, llm: SimulatedReader, retriever: str, chunks: Any, embedder: Any
+    ) -> Operator[Query, Answer]:
         search = source.but(retriever=retriever, name="local" if self.halves else "all", top_k=self.top_k)
         scorer = SimulatedScorer(llm.chains, llm.profile, llm.seed)
         parts = {"llm": llm, "search": search, "group": chunks, "embedder": embedder, "scorer": scorer}
@@ -232,7 +234,7 @@ def rows() -> Iterator[Row]:
                 yield Row(f"{flow.name}, k = {depth}", flow, halves, depth, settings)
 
 
-def scored() -> list[str]:
+def scored_flows() -> list[str]:
     """Flows that need a trained scorer, which is simulated."""
     return [flow.name for flow in list_flows() if "scorer" in flow.needs]
 
@@ -305,14 +307,16 @@ class Bench:
             chains=chains, profile=profile_named("ideal" if profile == "lenient" else profile), seed=seed
         )
 
-    def measured(self, row: Row, retriever: str, profile: str, seed: int, items: Sequence[Item]) -> dict[str, Any]:
+    def measure(self, row: Row, retriever: str, profile: str, seed: int, items: Sequence[Item]) -> dict[str, Any]:
         """What came of each question, and the CPU time since the cell before."""
         reader = self.reader(profile, seed, items)
-        return self.ran(row.made(reader, f"{self.name} {retriever}", self.chunks, self.embedder), items)
+        return self.ask_all(
+            row.build_flow_of_row(reader, f"{self.name} {retriever}", self.chunks, self.embedder), items
+        )
 
-    def ran(self, flow: Operator[Query, Answer], items: Sequence[Item]) -> dict[str, Any]:
+    def ask_all(self, flow: Operator[Query, Answer], items: Sequence[Item]) -> dict[str, Any]:
         with Run() as run:
-            question_rows = [_asked(flow, item, run) for item in items]
+            question_rows = [_ask(flow, item, run) for item in items]
         return {"questions": question_rows, "cpu_s": SPENT.since()}
 
 
@@ -324,8 +328,8 @@ class Spent:
 
     def since(self) -> float:
         """Seconds since it was asked before."""
-        previous_value, self.counted = self.counted, time.process_time()
-        return round(self.counted - previous_value, 3)
+        counted_before, self.counted = self.counted, time.process_time()
+        return round(self.counted - counted_before, 3)
 
 
 SPENT = Spent()
@@ -337,7 +341,7 @@ COSTS = {
 }
 
 
-def _asked(flow: Operator[Query, Answer], item: Item, run: Run) -> dict[str, Any]:
+def _ask(flow: Operator[Query, Answer], item: Item, run: Run) -> dict[str, Any]:
     """One question: its scores, what it cost, and why it ended."""
     JUDGED.clear()
     with run.lane() as lane:
@@ -415,10 +419,10 @@ def fill(store: Kept, benches: Sequence[Bench], questions: int, seeds: int, retr
         if index and todo[index - 1][1] is not bench:
             for rankings in RANKINGS.values():
                 rankings.found.clear()
-        store.keep(key, bench.measured(row, *condition, items))
+        store.keep(key, bench.measure(row, *condition, items))
 
 
-def found(
+def collect_cells(
     kept: Kept, benches: Sequence[Bench], questions: int, seeds: int, retrievers: Sequence[str]
 ) -> dict[tuple[str, str, str, str], list[list[dict[str, Any]]]]:
     """By set, row, retriever and profile: the questions of each seed.
@@ -483,7 +487,7 @@ def summary(condition: tuple[str, str, str, str], cell: Sequence[Sequence[Mappin
     scores = {name: interval(list(by_question(cell, name).values())).json() for name in ("EM", "F1", "all gold")}
     stops = Counter(row["stop"] for seed_rows in cell for row in seed_rows)
     costs = {name: round(mean(list(by_question(cell, name).values())), 2) for name in ("calls", "judging", *COSTS)}
-    rounded = {f"sim_{name}": _rounded(score) for name, score in scores.items()}
+    rounded = {f"sim_{name}": _round_numbers(score) for name, score in scores.items()}
     whole = sum(stops.values())
     return {
         **dict(zip(("data", "flow", "retriever", "profile"), condition, strict=True)),
@@ -495,7 +499,7 @@ def summary(condition: tuple[str, str, str, str], cell: Sequence[Sequence[Mappin
     }
 
 
-def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+def _round_numbers(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(number, 4) if isinstance(number, float) else number for name, number in figures.items()}
 
 
@@ -524,7 +528,7 @@ def calibration(world: Bench, cells: Cells, retrievers: Sequence[str]) -> dict[s
             score = R5.score(search(Query(item.question)), item) or 0.0
             kinds["all"].append(score)
             kinds.setdefault(item.type, []).append(score)
-        recall[retriever] = {kind: _rounded(interval(scores).json()) for kind, scores in sorted(kinds.items())}
+        recall[retriever] = {kind: _round_numbers(interval(scores).json()) for kind, scores in sorted(kinds.items())}
     return {"R@5 on the world": recall, "Kendall's tau, EM on the world against": orders(cells, retrievers)}
 
 
@@ -558,18 +562,22 @@ def deeper(benches: Sequence[Bench], cells: Cells) -> list[dict[str, Any]]:
     new_rows = []
     for retriever, profile in dict.fromkeys(condition[2:] for condition in cells if condition[2] != NO_CORPUS):
         for name in ITERATIVE:
-            ours, theirs = (_pooled(benches, cells, (flow, retriever, profile), "EM") for flow in (name, SINGLE_SHOT))
+            ours, theirs = (
+                _pool_scores(benches, cells, (flow, retriever, profile), "EM") for flow in (name, SINGLE_SHOT)
+            )
             for count in (2, 3, 4):
                 ids = [id for id in ours.keys() & theirs.keys() if hops[id] == count]
                 if ids:
                     gain = difference([ours[id] for id in ids], [theirs[id] for id in ids])
                     single = round(mean([theirs[id] for id in ids]), 4)
                     new_rows.append({"retriever": retriever, "profile": profile, "flow": name, "hops": count,
-                                  "single-shot": single, "more EM": _rounded(gain.json())})  # fmt: skip
+                                  "single-shot": single, "more EM": _round_numbers(gain.json())})  # fmt: skip
     return new_rows
 
 
-def _pooled(benches: Sequence[Bench], cells: Cells, condition: tuple[str, str, str], number: str) -> dict[str, float]:
+def _pool_scores(
+    benches: Sequence[Bench], cells: Cells, condition: tuple[str, str, str], number: str
+) -> dict[str, float]:
     result: dict[str, float] = {}
     for bench in benches:
         if cell := cells.get((bench.name, *condition)):
@@ -590,7 +598,7 @@ def stopping(cells: Cells) -> list[dict[str, Any]]:
         new_rows.append({
             "data": data, "retriever": retriever, "profile": profile, "L = 6": round(whole_mean),
             "share": round((tokens - judging) / whole_mean, 3), "share with the judge": round(tokens / whole_mean, 3),
-            "more EM": _rounded(difference(ours, theirs).json()),
+            "more EM": _round_numbers(difference(ours, theirs).json()),
         })  # fmt: skip
     return new_rows
 
@@ -601,10 +609,10 @@ def stopping_by_hops(benches: Sequence[Bench], cells: Cells) -> list[dict[str, A
     new_rows = []
     for retriever, profile in dict.fromkeys(key[2:] for key in cells if key[2] != NO_CORPUS):
         tokens, judging, resolved = (
-            _pooled(benches, cells, ("corag-oracle", retriever, profile), key)
+            _pool_scores(benches, cells, ("corag-oracle", retriever, profile), key)
             for key in ("tokens", "judging", "sufficient")
         )
-        whole_tokens = _pooled(benches, cells, ("corag", retriever, profile), "tokens")
+        whole_tokens = _pool_scores(benches, cells, ("corag", retriever, profile), "tokens")
         for count in sorted({hops[id] for id in tokens}):
             for is_resolved in (True, False):
                 ids = [id for id in tokens if hops[id] == count and (resolved[id] > 0.5) is is_resolved]
@@ -691,14 +699,14 @@ def contradictions(store: Kept, bench: Bench, retriever: str, questions: int) ->
             first, second = (
                 search.but(name=name) for name in (preferred, *(entry for entry in SOURCES if entry != preferred))
             )
-            store.keep(key, bench.ran(row.flow.build_flow({"llm": reader, "search": first, "web": second}), items))
+            store.keep(key, bench.ask_all(row.flow.build_flow({"llm": reader, "search": first, "web": second}), items))
         asked_rows = store.cells[key]["questions"]
         answers = [Answer(entry["answer"].partition(" [")[0]) for entry in asked_rows]
         says = {name: [EM.score(entry, item) or 0.0 for entry, item in zip(answers, source_items, strict=True)]
                 for name, source_items in (("local", items), ("web", webs))}  # fmt: skip
         findings.append({
             "preferred": preferred, "n": len(items),
-            **{f"answers of {name}": _rounded(interval(scores).json()) for name, scores in says.items()},
+            **{f"answers of {name}": _round_numbers(interval(scores).json()) for name, scores in says.items()},
             **{f"shown, {name}": round(mean([row[f"shown, {name}"] for row in asked_rows]), 2)
                for name in SOURCES},
         })  # fmt: skip
@@ -725,7 +733,7 @@ def main() -> None:
         fill(store, benches, questions, seeds, retrievers)
     if options.part:
         return
-    cells = found(store, benches, questions, seeds, retrievers)
+    cells = collect_cells(store, benches, questions, seeds, retrievers)
     contradicting_bench = Bench.of("contradicting", ("bm25",), None, world)
     result = {
         **SIMULATED,
@@ -736,8 +744,8 @@ def main() -> None:
         "pseudo-decomposed": {
             bench.name: round(mean([float(chain.pseudo) for chain in bench.chains.values()]), 3) for bench in benches
         },
-        "with a simulated scorer": scored(),
-        "calibration": calibration(next(known_bench for known_bench in benches if known_bench.name == "world"), cells, retrievers),
+        "with a simulated scorer": scored_flows(),
+        "calibration": calibration(next(bench for bench in benches if bench.name == "world"), cells, retrievers),
         "iterative against single-shot": deeper(benches, cells),
         "corag that stops": stopping(cells),
         "corag that stops, by hops": stopping_by_hops(benches, cells),

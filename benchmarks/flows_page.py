@@ -54,7 +54,12 @@ def page(result: Mapping[str, Any]) -> str:
     lines += ["", "By hops of the question, all sets together, and by whether the chain came to suffice:", ""]
     lines += _stopping_by_hops(result)
     lines += ["", "## Does PrefRAG keep the web out?", "", *_exposure(result)]
-    lines += ["", "## Does PrefRAG follow its preference where sources contradict each other?", "", *_both(result)]
+    lines += [
+        "",
+        "## Does PrefRAG follow its preference where sources contradict each other?",
+        "",
+        *_contradicting_sources(result),
+    ]
     lines += ["", "## Does it matter how a fact is stated?", "", *_readings(result["table"])]
     for data in dict.fromkeys(row["data"] for row in result["table"]):
         lines += ["", f"## {data}", "", *_set([row for row in result["table"] if row["data"] == data])]
@@ -117,7 +122,10 @@ def _deeper(result: Mapping[str, Any]) -> Iterable[str]:
             rows.append(
                 [
                     flow,
-                    *(f"{_apart(row['more EM'])} ({100 * row['single-shot']:.0f})" if row else "" for row in cells),
+                    *(
+                        f"{_format_gain(row['more EM'])} ({100 * row['single-shot']:.0f})" if row else ""
+                        for row in cells
+                    ),
                 ]
             )
         sizes = [next(row["more EM"]["n"] for row in last_rows if row["hops"] == count) for count in hops]
@@ -133,7 +141,7 @@ def _deeper(result: Mapping[str, Any]) -> Iterable[str]:
 def _stopping(result: Mapping[str, Any]) -> Iterable[str]:
     rows = [
         [row["data"], row["retriever"], row["profile"], f"{row['L = 6']:,}", f"{100 * row['share']:.0f} %",
-         f"{100 * row['share with the judge']:.0f} %", _apart(row["more EM"])]
+         f"{100 * row['share with the judge']:.0f} %", _format_gain(row["more EM"])]
         for row in result["corag that stops"]
     ]  # fmt: skip
     heads = ["set", "retriever", "reader", "tokens of L = 6", "share", "with the judge's tokens", "EM more than L = 6"]
@@ -143,7 +151,7 @@ def _stopping(result: Mapping[str, Any]) -> Iterable[str]:
     if shares:
         yield f"The ideal reader spends {min(shares):.0f} to {max(shares):.0f} % of the tokens of L = 6."
     for profile in ("ideal", "noisy"):
-        lost = [f"{row['data']} ({row['retriever']}, {_apart(row['more EM'])})"
+        lost = [f"{row['data']} ({row['retriever']}, {_format_gain(row['more EM'])})"
                 for row in result["corag that stops"]
                 if row["profile"] == profile and row["more EM"]["high"] < 0]  # fmt: skip
         yield f"A loss of EM is shown with the {profile} reader on: {', '.join(lost) or 'no set'}."
@@ -182,7 +190,7 @@ def _exposure(result: Mapping[str, Any]) -> Iterable[str]:
     yield EXPOSURE
 
 
-def _both(result: Mapping[str, Any]) -> Iterable[str]:
+def _contradicting_sources(result: Mapping[str, Any]) -> Iterable[str]:
     rows = [
         [row["preferred"], str(row["n"]), _score(row["answers of local"]), _score(row["answers of web"]),
          f"{row['shown, local']:.1f}", f"{row['shown, web']:.1f}"]
@@ -254,7 +262,7 @@ def _score(interval: Mapping[str, float]) -> str:
     return f"{100 * interval['mean']:.0f} [{100 * interval['low']:.0f}, {100 * interval['high']:.0f}]"
 
 
-def _apart(gain: Mapping[str, float]) -> str:
+def _format_gain(gain: Mapping[str, float]) -> str:
     return f"{100 * gain['mean']:+.0f} [{100 * gain['low']:.0f}, {100 * gain['high']:.0f}]"
 
 

@@ -92,7 +92,7 @@ def settings() -> list[Operator[Any, Ranking]]:
     return [*ReciprocalRankFusion().vary(k=range(4, 81)).decided(), *combinations.decided()]
 
 
-def stored(folder: Path) -> tuple[NodeGroup, Ranking]:
+def store_vectors(folder: Path) -> tuple[NodeGroup, Ranking]:
     """A group whose vectors are stored, and a ranking of its nodes."""
     corpus = Corpus(str(folder / "notes.spolia"))
     add_texts(corpus, {f"{number}.md": f"Stone number {number:04d}" for number in range(HITS)}, embedder=Drawn())
@@ -113,7 +113,7 @@ def main() -> None:
         combination = ConvexCombination(normalisation=normalisation)
         fused[f"cc, {normalisation}"] = cpu_ms(lambda op=combination: op(rankings), ROUNDS)  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as folder:
-        group, ranking = stored(Path(folder))
+        group, ranking = store_vectors(Path(folder))
         by_vectors, by_words = MMR(Drawn(), group, top_k=TAKEN), MMR(top_k=TAKEN)
         mmr = {
             "by stored vectors": cpu_ms(lambda: by_vectors(ranking), 30),

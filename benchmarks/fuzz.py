@@ -58,7 +58,7 @@ def by_format(files: list[Path], readers: Mapping[str, FileReader]) -> Fixtures:
     return fixtures
 
 
-def lacking(fixtures: Fixtures, more: Mapping[str, bytes], readers: Mapping[str, FileReader]) -> Fixtures:
+def make_missing(fixtures: Fixtures, more: Mapping[str, bytes], readers: Mapping[str, FileReader]) -> Fixtures:
     """Files for all other suffixes; each reader is a format. What is not made is another file of the same reader."""
     made_of, of_reader = dict[str, list[bytes]](), dict[str, list[bytes]]()
     for name, content in more.items():
@@ -122,7 +122,7 @@ def outcome_of(error: SpoliaError) -> tuple[str, str]:
     return ("missing package" if isinstance(error, MissingExtra) else "refused"), message
 
 
-def tried(workers: WorkerProcesses, blob: Blob) -> Found:
+def try_blob(workers: WorkerProcesses, blob: Blob) -> Found:
     reader = reader_of(blob.uri, by_suffix())
     assert reader is not None
     began = time.perf_counter()
@@ -165,19 +165,19 @@ def main() -> None:
     if arguments.made:
         files_made = {name: file for name, file in made().items() if suffix_of(name, readers) not in fixtures}
         contents += files_made.values()
-        more = lacking(fixtures, files_made, readers)
+        more = make_missing(fixtures, files_made, readers)
         fixtures = more if arguments.made == "only" else fixtures | more
     count, done, began = Count(), 0, time.monotonic()
     megabytes_before = _megabytes()
     blobs = islice(inputs(fixtures, contents, random.Random(arguments.seed)), arguments.inputs)
     limits = WorkerLimits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
     with WorkerProcesses(arguments.workers, limits) as workers:
-        for trial in each(lambda blob: tried(workers, blob), blobs, arguments.workers):
+        for trial in each(lambda blob: try_blob(workers, blob), blobs, arguments.workers):
             count.note(*trial)
             done += 1
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
-    result = told(arguments, fixtures, count, done, time.monotonic() - began, megabytes_before)
+    result = report(arguments, fixtures, count, done, time.monotonic() - began, megabytes_before)
     result |= results.told(JUDGES["fuzz"](result)) | {"machine": results.machine()}
     print(json.dumps(result, indent=1, ensure_ascii=False))
     if arguments.out:
@@ -197,7 +197,7 @@ def each(work: Callable[[Blob], Found], blobs: Iterable[Blob], threads: int) -> 
             yield waiting.popleft().result()
 
 
-def told(
+def report(
     arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: float, megabytes_before: float
 ) -> dict[str, Any]:
     total: Counter[str] = Counter()

@@ -136,7 +136,7 @@ def write_files(folder: Path, count: int) -> int:
     return total
 
 
-def measured(folder: Path, store: Path, code: str = ONE_RUN) -> dict[str, Any]:
+def measure(folder: Path, store: Path, code: str = ONE_RUN) -> dict[str, Any]:
     """One run in a process of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     usage_before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -174,11 +174,11 @@ def main() -> None:
         size = write_files(folder, options.files)
         stores = [Path(temporary, f"{number}.spolia") for number in range(options.rounds)]
         pairs = [
-            (measured(folder, store), measured(folder, store.with_suffix(".floor"), FLOOR)["cpu_s"]) for store in stores
+            (measure(folder, store), measure(folder, store.with_suffix(".floor"), FLOOR)["cpu_s"]) for store in stores
         ]
         first = sorted((run for run, _ in pairs), key=lambda run: run["cpu_s"])[len(stores) // 2]
         floor = statistics.median(cpu_s for _, cpu_s in pairs)
-        repeated = sorted((measured(folder, store) for store in stores), key=lambda run: run["sync_wall_s"])
+        repeated = sorted((measure(folder, store) for store in stores), key=lambda run: run["sync_wall_s"])
         repeated_result = repeated[len(stores) // 2]
         searchable = searchable_after_each_batch(folder, Path(temporary, "looked-at.spolia"))
     rate = options.files / first["cpu_s"]

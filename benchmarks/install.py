@@ -28,7 +28,7 @@ COMMITTED = ROOT / "benchmarks" / "results" / "install.json"
 BUNDLED = {"pip", "setuptools"}
 
 
-def weighed(extras: str, folder: Path) -> dict[str, object]:
+def weigh(extras: str, folder: Path) -> dict[str, object]:
     """Distributions and size of an installation of their own."""
     venv.create(folder, with_pip=True, symlinks=True)
     python = folder / "bin" / "python"
@@ -52,12 +52,12 @@ def installed_digest() -> str:
     return sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
 
 
-def measured() -> dict[str, object]:
+def measure() -> dict[str, object]:
     """Return the weights by name of `WEIGHTS`, each of a fresh environment."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
         extras = ["" if name == "base" else name for name in WEIGHTS]
         folders = [Path(folder) / str(number) for number in range(len(extras))]
-        return dict(zip(WEIGHTS, pool.map(weighed, extras, folders), strict=True))
+        return dict(zip(WEIGHTS, pool.map(weigh, extras, folders), strict=True))
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     result = json.loads(COMMITTED.read_text())
     if not options.check or result.get("installed") != installed_digest():
-        result = measured() | {"installed": installed_digest()}
+        result = measure() | {"installed": installed_digest()}
         publish("install", result, options.out)
     for name, (limit, megabytes) in WEIGHTS.items():
         row = result[name]

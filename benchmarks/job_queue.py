@@ -29,7 +29,7 @@ from spolia.services.jobs import JobQueue, NewJob, SqliteTable
 WORKERS, TOGETHER, LEASE_S, ADDED = 8, 20, 5.0, 1_000
 
 
-def opened(place: str) -> JobQueue:
+def open_queue(place: str) -> JobQueue:
     if "://" not in place:
         return JobQueue(SqliteTable(Path(place)))
     from spolia.services.postgres_jobs import PostgresTable
@@ -40,7 +40,7 @@ def opened(place: str) -> JobQueue:
 
 def add(place: str, jobs: int) -> None:
     """Add the jobs that are not there; each thousand is added whole or not at all."""
-    queue = opened(place)
+    queue = open_queue(place)
     for first in range(sum(queue.counts().values()), jobs, ADDED):
         queue.enqueue(
             [NewJob("add", {"uri": f"{index}.md"}, name=str(index)) for index in range(first, min(first + ADDED, jobs))]
@@ -49,7 +49,7 @@ def add(place: str, jobs: int) -> None:
 
 def work(place: str, jobs: int, notes: Path) -> None:
     """Claim and end jobs until all have ended."""
-    queue = opened(place)
+    queue = open_queue(place)
     with notes.open("a", buffering=1) as file:
         while queue.counts().get("done", 0) + queue.counts().get("failed", 0) < jobs:
             while claims := queue.claim(notes.name, TOGETHER, LEASE_S):
@@ -58,8 +58,8 @@ def work(place: str, jobs: int, notes: Path) -> None:
             time.sleep(0.2)
 
 
-def measured(place: str, folder: Path, jobs: int, kills: int) -> dict[str, Any]:
-    queue, draw, numbers = opened(place), random.Random(1), iter(range(1_000_000))
+def measure(place: str, folder: Path, jobs: int, kills: int) -> dict[str, Any]:
+    queue, draw, numbers = open_queue(place), random.Random(1), iter(range(1_000_000))
 
     def start(role: str) -> tuple[str, subprocess.Popen[bytes]]:
         notes = folder / f"notes-{next(numbers)}"
@@ -122,13 +122,13 @@ def main() -> None:
         for kills in (0, options.kills):
             folder = Path(temporary) / f"sqlite-{kills}"
             folder.mkdir()
-            result[f"SQLite, {kills} kills"] = measured(str(folder / "jobs.db"), folder, options.jobs, kills)
+            result[f"SQLite, {kills} kills"] = measure(str(folder / "jobs.db"), folder, options.jobs, kills)
         if options.postgres:
             for kills in (0, options.kills):
                 folder = Path(temporary) / f"postgres-{kills}"
                 folder.mkdir()
                 with server(folder) as address:
-                    result[f"PostgreSQL, {kills} kills"] = measured(address, folder, options.jobs, kills)
+                    result[f"PostgreSQL, {kills} kills"] = measure(address, folder, options.jobs, kills)
     publish("job_queue", {"runs": result}, options.out)
 
 

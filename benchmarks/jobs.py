@@ -76,7 +76,7 @@ def embed(texts):
 """
 
 
-def embedded(asked: Any, dimension: int) -> dict[str, Any]:
+def embeddings_of(asked: Any, dimension: int) -> dict[str, Any]:
     """What the server replies to texts: vectors of hashed words."""
     texts = [asked["input"]] if isinstance(asked["input"], str) else asked["input"]
     vectors = VECTORS.embed(texts, kind="passage").tolist()
@@ -91,7 +91,7 @@ def files_of(side: str, job: str) -> list[Path]:
     return [PROGRAMS / folder / f"{job}{suffix}", *(paths if suffix == ".sh" else ())]
 
 
-def written(side: str, job: str) -> dict[str, int]:
+def count_lines(side: str, job: str) -> dict[str, int]:
     """Commands, and lines of files."""
     program, *other_files = files_of(side, job)
     own = _lines(program)
@@ -131,15 +131,15 @@ def done(side: str, job: str, python: str, url: str) -> dict[str, float]:
     }
 
 
-def installed(folder: Path) -> None:
+def install_peers(folder: Path) -> None:
     for name, packages in PEERS.items():
         venv.create(folder / name, with_pip=True)
         install = [folder / name / "bin" / "python", "-m", "pip", "install", "-q", *packages]
         subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
 
 
-def measured(peers: Path, rounds: int) -> dict[str, Any]:
-    server.embeddings_reply = embedded  # the server of the tests, with real vectors
+def measure(peers: Path, rounds: int) -> dict[str, Any]:
+    server.embeddings_reply = embeddings_of  # the server of the tests, with real vectors
     pythons = {
         side: str(peers / folder.removeprefix("with_") / "bin" / "python") for side, (folder, _) in SIDES.items()
     }
@@ -155,7 +155,7 @@ def measured(peers: Path, rounds: int) -> dict[str, Any]:
         for key, side_runs in runs.items()
     }
     return {
-        job: {"job": message} | {side: written(side, job) | times[job, side] for side in SIDES}
+        job: {"job": message} | {side: count_lines(side, job) | times[job, side] for side in SIDES}
         for job, (message, _) in JOBS.items()
     }
 
@@ -189,8 +189,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.peers is None:
-            installed(Path(folder))
-        report = measured(options.peers or Path(folder), options.rounds)
+            install_peers(Path(folder))
+        report = measure(options.peers or Path(folder), options.rounds)
     publish("jobs", {"jobs": report}, options.out)
     if options.out:
         options.out.with_suffix(".md").write_text(page(report), "utf-8")

@@ -40,11 +40,11 @@ def main() -> None:
     stores_before = (
         json.loads(options.out.read_text()).get("stores", {}) if options.out and options.out.exists() else {}
     )
-    result["stores"] = stores_before | {name: measured(name, options.kills) for name in options.stores}
+    result["stores"] = stores_before | {name: measure(name, options.kills) for name in options.stores}
     publish("kills", result, options.out)
 
 
-def measured(name: str, kills: int) -> dict[str, Any]:
+def measure(name: str, kills: int) -> dict[str, Any]:
     """How many writers of a store were killed, and after how many of them something was wrong."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     began = time.perf_counter()

@@ -34,7 +34,7 @@ POLL_S = 0.1
 SPOLIA = [sys.executable, "-m", "spolia"]
 
 
-def written(path: Path, size: int) -> int:
+def write_table(path: Path, size: int) -> int:
     """The table; the number of its rows."""
     passages = [
         (source_passage.title, source_passage.text)
@@ -45,13 +45,13 @@ def written(path: Path, size: int) -> int:
         rows = csv.writer(file)
         rows.writerow(("row", "title", "text"))
         for number, passage in zip(count(1), cycle(passages), strict=False):
-            rows.writerow((named(number), *passage))
+            rows.writerow((word_of_row(number), *passage))
             if number % 1_000 == 0 and path.stat().st_size >= size:
                 return number
     raise AssertionError
 
 
-def named(number: int) -> str:
+def word_of_row(number: int) -> str:
     """What stands for a row's number: a word that stands nowhere else."""
     return f"r{number:09}"
 
@@ -72,7 +72,7 @@ def children(process: int) -> list[int]:
         return []
 
 
-def indexed(folder: Path, store: Path, workers: int) -> dict[str, Any]:
+def index_table(folder: Path, store: Path, workers: int) -> dict[str, Any]:
     command = [*SPOLIA, "sync", folder, "--store", store, "--no-vectors", "--json", "--workers", str(workers)]
     began, peak, most_of_a_worker = time.perf_counter(), 0.0, 0.0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
@@ -92,24 +92,27 @@ def indexed(folder: Path, store: Path, workers: int) -> dict[str, Any]:
     }
 
 
-def found(store: Path, rows: int) -> int:
+def count_found(store: Path, rows: int) -> int:
     """Of the first, the middle and the last row, how many are found by their number."""
     hits = 0
     for number in (1, rows // 2, rows):
         completed = subprocess.run(
-            [*SPOLIA, "search", named(number), "--store", store, "--json"], capture_output=True, text=True, check=True
+            [*SPOLIA, "search", word_of_row(number), "--store", store, "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        hits += named(number) in completed.stdout.partition('"text"')[2]
+        hits += word_of_row(number) in completed.stdout.partition('"text"')[2]
     return hits
 
 
-def measured(megabytes: int, workers: int) -> dict[str, Any]:
+def measure(megabytes: int, workers: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder, store = Path(place, "files"), Path(place, "store.spolia")
         folder.mkdir()
-        rows = written(folder / "table.csv", megabytes * 1_000_000)
+        rows = write_table(folder / "table.csv", megabytes * 1_000_000)
         result = {"file_mb": round((folder / "table.csv").stat().st_size / 1e6), "rows": rows}
-        return result | indexed(folder, store, workers) | {"rows found of 3": found(store, rows)}
+        return result | index_table(folder, store, workers) | {"rows found of 3": count_found(store, rows)}
 
 
 def main() -> None:
@@ -118,7 +121,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    publish("large", {"tables": [measured(size, options.workers) for size in options.mb]}, options.out)
+    publish("large", {"tables": [measure(size, options.workers) for size in options.mb]}, options.out)
 
 
 if __name__ == "__main__":

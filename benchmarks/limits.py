@@ -160,8 +160,8 @@ def _embedding(result: Result) -> Judged:
 
 def _retrieval(result: Result) -> Judged:
     verdicts = [(row["data"], verdict) for row in result["sets"] for verdict in row["verdicts"].values()]
-    holding = {data: sum(verdict["holds"] for totals, verdict in verdicts if totals == data) for data, _ in verdicts}
-    totals = {data: sum(other_value == data for other_value, _ in verdicts) for data, _ in verdicts}
+    holding = {data: sum(verdict["holds"] for name, verdict in verdicts if name == data) for data, _ in verdicts}
+    totals = {data: sum(name == data for name, _ in verdicts) for data, _ in verdicts}
     return {
         f"{data}, measures by which the default is as good": (holding[data], least(totals[data])) for data in totals
     }

@@ -68,7 +68,7 @@ WORDS = [
 ANSWER_WORDS, LONG = 60, 1_000_000
 
 
-def least(work: Callable[[], object], rounds: int) -> float:
+def least_seconds(work: Callable[[], object], rounds: int) -> float:
     """CPU seconds, the least of some rounds."""
     times = []
     for _ in range(rounds):
@@ -107,18 +107,18 @@ def trec(cases: Sequence[Case], rounds: int) -> float:
         assert isinstance(case.result, Ranking)
         runs[case.item.id] = {hit.node.document: hit.score for hit in case.result.hits}
     evaluator = pytrec_eval.RelevanceEvaluator(qrels, {name for name in RETRIEVAL.values() if name})
-    return least(lambda: evaluator.evaluate(runs), rounds)
+    return least_seconds(lambda: evaluator.evaluate(runs), rounds)
 
 
 def of_answers(rounds: int) -> dict[str, Any]:
     cases = answers(QUESTIONS)
-    times: dict[str, Any] = {measure: timed([measure], cases, rounds) for measure in ANSWERS}
+    times: dict[str, Any] = {measure: time_measures([measure], cases, rounds) for measure in ANSWERS}
     golds, texts = [case.item.answers[0] for case in cases], [getattr(case.result, "text", "") for case in cases]
     scorer = RougeScorer(["rougeL"])
     pairs = list(zip(golds, texts, strict=True))
     peers = {
-        "rouge-score, ROUGE-L": least(lambda: [scorer.score(gold, text) for gold, text in pairs], 1),
-        "sacrebleu, BLEU": least(lambda: sacrebleu.corpus_bleu(texts, [golds]), rounds),
+        "rouge-score, ROUGE-L": least_seconds(lambda: [scorer.score(gold, text) for gold, text in pairs], 1),
+        "sacrebleu, BLEU": least_seconds(lambda: sacrebleu.corpus_bleu(texts, [golds]), rounds),
     }
     return {"spolia": times, "peers": peers}
 
@@ -130,13 +130,13 @@ def of_a_long_answer() -> dict[str, float]:
     for measure in ANSWERS:
         for times in (1, 2):
             long = Case(case.item, Answer("the moon pulls " * (times * LONG // 15)))
-            costs[f"{measure}, {times * LONG:,} characters"] = timed([measure], [long], 1)
+            costs[f"{measure}, {times * LONG:,} characters"] = time_measures([measure], [long], 1)
     return costs
 
 
-def timed(names: Sequence[str], cases: Sequence[Case], rounds: int) -> float:
+def time_measures(names: Sequence[str], cases: Sequence[Case], rounds: int) -> float:
     measures = [parse_measure(name) for name in names]
-    return least(lambda: [measured(measure, cases) for measure in measures], rounds)
+    return least_seconds(lambda: [measured(measure, cases) for measure in measures], rounds)
 
 
 def main() -> None:
@@ -152,7 +152,7 @@ def main() -> None:
             "questions": QUESTIONS,
             "found": FOUND,
             "measures": list(RETRIEVAL),
-            "spolia": timed(list(RETRIEVAL), cases, options.rounds),
+            "spolia": time_measures(list(RETRIEVAL), cases, options.rounds),
             "pytrec_eval, without full@10": trec(cases, options.rounds),
         },
         f"answers of {ANSWER_WORDS} words, {QUESTIONS:,} questions": of_answers(options.rounds),

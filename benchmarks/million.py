@@ -62,7 +62,7 @@ def projection(dimension: int) -> Any:
     return np.random.default_rng(7).standard_normal((OF_MODEL, dimension)).astype(np.float32)
 
 
-def projected(vectors: Any, dimension: int) -> Any:
+def project(vectors: Any, dimension: int) -> Any:
     if dimension == OF_MODEL:
         return vectors
     projections = vectors @ projection(dimension)
@@ -70,8 +70,8 @@ def projected(vectors: Any, dimension: int) -> Any:
 
 
 @cache
-def kept(dimension: int) -> Any:
-    return projected(rows()[1], dimension)
+def kept_vectors(dimension: int) -> Any:
+    return project(rows()[1], dimension)
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Recombined(Value):
 
     def embed(self, texts: Any, *, kind: str) -> Any:
         if self.fresh:
-            return projected(self.model.embed(texts, kind=kind), self.dimension)
-        rows_by_text, vectors = rows()[0], kept(self.dimension)
+            return project(self.model.embed(texts, kind=kind), self.dimension)
+        rows_by_text, vectors = rows()[0], kept_vectors(self.dimension)
         if all(text in rows_by_text for text in texts):
             return vectors[[rows_by_text[text] for text in texts]]
         halves = [text.split(BETWEEN) for text in texts]
@@ -120,7 +120,7 @@ class Recombined(Value):
 
 
 def build(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
-    kept(dimension)
+    kept_vectors(dimension)
     began, ticked = time.process_time(), time.perf_counter()
     summary = sync(folder, Corpus(str(store)), splitter=lines, embedder=Recombined(dimension), batch=BATCH)
     return {
@@ -131,7 +131,7 @@ def build(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
     }
 
 
-def look(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
+def look_at_store(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
     """Read all of a store."""
     snapshot, ticked = Corpus(str(store)).snapshot(), time.perf_counter()
     stats, wrong = snapshot.stats(), snapshot.check()
@@ -154,12 +154,12 @@ def ask(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
         "hybrid": hybrid(group, Recombined(dimension), top_k=TOP_K),
         "Dense, embedding the question": Dense(group, Recombined(dimension, fresh=True), TOP_K),
     }
-    result: dict[str, Any] = {name: timed(flows[name], questions) for name in FLOWS}
+    result: dict[str, Any] = {name: time_flow(flows[name], questions) for name in FLOWS}
     result["Dense"]["recall"] = recall(near, dimension, questions[:: ASKED // RECALLED])
     return result
 
 
-def timed(flow: Any, questions: list[str]) -> dict[str, Any]:
+def time_flow(flow: Any, questions: list[str]) -> dict[str, Any]:
     flow(Query(FIRST))
     cpu, wall = [], []
     for question in questions:
@@ -189,7 +189,7 @@ def recall(flow: Dense, dimension: int, questions: list[str]) -> float:
     return round(count / (TOP_K * len(questions)), 4)
 
 
-PARTS = {"build": build, "look": look, "ask": ask}
+PARTS = {"build": build, "look": look_at_store, "ask": ask}
 
 
 # Running them.
@@ -216,7 +216,7 @@ def child(part: str, dimension: int, folder: Path, store: Path, *, killed: bool 
     return {**report_data, "anon_mb": peak}
 
 
-def measured(place: Path, nodes: int, dimension: int, *, killed: bool) -> dict[str, Any]:
+def measure(place: Path, nodes: int, dimension: int, *, killed: bool) -> dict[str, Any]:
     folder, store = place / "files", place / "all.spolia"
     folder.mkdir(parents=True)
     written(folder, nodes)
@@ -248,9 +248,9 @@ def main() -> None:
     }
     few, many = str(REAL), str(options.nodes)
     with tempfile.TemporaryDirectory() as place:
-        result[few] = measured(Path(place, "few"), REAL + PER_FILE, options.dimension, killed=False)
+        result[few] = measure(Path(place, "few"), REAL + PER_FILE, options.dimension, killed=False)
         print(json.dumps(result[few]), flush=True)
-        result[many] = measured(Path(place, "many"), options.nodes, options.dimension, killed=True)
+        result[many] = measure(Path(place, "many"), options.nodes, options.dimension, killed=True)
     result["p95_ratio"] = {
         name: round(result[many][name]["cpu_ms"]["p95"] / result[few][name]["cpu_ms"]["p95"], 1) for name in FLOWS
     }

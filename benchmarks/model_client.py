@@ -64,7 +64,7 @@ def serve(port: Connection) -> None:
     asyncio.run(main())
 
 
-def measured(url: str, flows: int) -> dict[str, float]:
+def measure(url: str, flows: int) -> dict[str, float]:
     """Throughput and cost of some flows at the same time; connections are open before it begins."""
     model = ChatModel("any", url, api_key_env="", max_concurrent=flows)
     ready, waits = threading.Barrier(flows + 1), []
@@ -107,7 +107,7 @@ def main() -> None:
     url = f"http://127.0.0.1:{mine.recv()}/v1"
     result: dict[str, object] = {}
     for flows in FLOWS:
-        runs = sorted((measured(url, flows) for _ in range(REPEATS)), key=lambda run: run["share_of_ideal"])
+        runs = sorted((measure(url, flows) for _ in range(REPEATS)), key=lambda run: run["share_of_ideal"])
         result[str(flows)] = {name: round(number, 4) for name, number in runs[REPEATS // 2].items()}
         print(f"{flows} flows: {result[str(flows)]}", flush=True)
     server.terminate()

@@ -19,10 +19,10 @@ Change: TypeAlias = Callable[[bytes, list[bytes], random.Random], bytes]
 def changed(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
     """A broken file; what is packed is broken inside as often as outside."""
     inside = next((change for begin, change in PACKED.items() if data.startswith(begin)), None)
-    return (inside if inside and draw.random() < 0.5 else mutated)(data, contents, draw)
+    return (inside if inside and draw.random() < 0.5 else mutate)(data, contents, draw)
 
 
-def mutated(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
+def mutate(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
     """A file with one to sixteen changes."""
     content = bytearray(data)
     for _ in range(1 << draw.randrange(5)):
@@ -52,7 +52,7 @@ def mutated(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
     return bytes(content)
 
 
-def _repacked(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
+def _repack(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
     """An archive of which one member is changed."""
     out = BytesIO()
     with zipfile.ZipFile(BytesIO(data)) as archive, zipfile.ZipFile(out, "w") as new_archive:
@@ -60,17 +60,17 @@ def _repacked(data: bytes, contents: list[bytes], draw: random.Random) -> bytes:
         chosen = draw.randrange(len(members))
         for number, member in enumerate(members):
             content = archive.read(member)
-            content = mutated(content, contents, draw) if number == chosen else content
+            content = mutate(content, contents, draw) if number == chosen else content
             new_archive.writestr(zipfile.ZipInfo(member.filename), content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
 def _packed_again(unpack: Callable[[bytes], bytes], pack: Callable[[bytes], bytes]) -> Change:
-    return lambda data, other_values, draw: pack(mutated(unpack(data), other_values, draw))
+    return lambda data, other_values, draw: pack(mutate(unpack(data), other_values, draw))
 
 
 PACKED: Mapping[bytes, Change] = {
-    b"PK": _repacked,
+    b"PK": _repack,
     b"\x1f\x8b": _packed_again(gzip.decompress, lambda data: gzip.compress(data, mtime=0)),
     b"BZh": _packed_again(bz2.decompress, bz2.compress),
     b"\xfd7zXZ": _packed_again(lzma.decompress, lzma.compress),

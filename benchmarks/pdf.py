@@ -94,7 +94,7 @@ def long_file(path: Path, pages: int) -> None:
 
 def memory(path: Path) -> dict[str, float]:
     """What a process needs to read a file, beyond what it needs before; megabytes."""
-    previous_count = _most()
+    previous_count = _peak_bytes()
     began = time.process_time()
     reading = PdfReader().read(Blob(path.name, path))
     cpu = time.process_time() - began
@@ -106,12 +106,12 @@ def memory(path: Path) -> dict[str, float]:
         "boxes_mb": round(len(document.boxes.packed) / MEBI, 1),
         "tables": sum(region.kind == "table" for region in document.regions),
         "before_mb": round(previous_count / MEBI, 1),
-        "most_mb": round(_most() / MEBI, 1),
+        "most_mb": round(_peak_bytes() / MEBI, 1),
         "pages_per_cpu_s": round(len(document.pages) / cpu),
     }
 
 
-def _most() -> int:
+def _peak_bytes() -> int:
     """The most memory that this process has had, in bytes: of Linux; elsewhere nothing is known."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []

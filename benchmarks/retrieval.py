@@ -43,7 +43,7 @@ REFERENCE = {
 }
 
 
-def measured(name: str) -> dict[str, Any]:
+def measure_set(name: str) -> dict[str, Any]:
     """Everything about one data set, as plain data."""
     data, embedder = DataSet(str(DATA / name)), MiniLM(threads=1)
     started = time.process_time()
@@ -116,7 +116,8 @@ def _line(row: dict[str, Any], flow: str) -> str:
     reference = row["reference"].get(flow)
     message = f"{reference[0]} / {reference[1]}" if reference else ""
     milliseconds = 1000 * flow_row["cpu_s"] / row["n"]
-    return f"| {row['data']} | {row['passages']} | {row['n']} | {flow} | {' | '.join(cells)} | {message} | {milliseconds:.1f} |"
+    columns = (row["data"], row["passages"], row["n"], flow, *cells, message, f"{milliseconds:.1f}")
+    return f"| {' | '.join(map(str, columns))} |"
 
 
 def _verdict_line(row: dict[str, Any]) -> str:
@@ -143,7 +144,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for name in options.sets:
-        rows.append(measured(name))
+        rows.append(measure_set(name))
         print(markdown(rows[-1:]), flush=True)
     publish("retrieval", {"seed": SEED, "questions": QUESTIONS, "sets": rows}, options.out)
     options.out.with_suffix(".md").write_text(markdown(rows))

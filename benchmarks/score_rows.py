@@ -58,7 +58,7 @@ def cpu_us(work: Callable[[], object], rounds: int = 1) -> float:
     return round(1e6 * min(seconds) / FLOWS / QUESTIONS, 2)
 
 
-def measured() -> dict[str, Any]:
+def measure() -> dict[str, Any]:
     def scores(measures: str = MEASURES) -> Any:
         flows = {
             f"flow {number}": neighbours >> Turned(number) for number in range(FLOWS)
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     about = {"flows": FLOWS, "questions": QUESTIONS, "measures": MEASURES, "passages found": FOUND}
-    publish("score_rows", about | {"python": platform.python_version()} | measured(), options.out)
+    publish("score_rows", about | {"python": platform.python_version()} | measure(), options.out)
 
 
 if __name__ == "__main__":

@@ -378,7 +378,7 @@ def streaming(folder: Path) -> dict[str, Any]:
         connection = http.client.HTTPConnection(place.hostname or "", place.port)
         connection.request("GET", "/")
         stopped = json.loads(connection.getresponse().read())[-LEAVERS:]
-    beyond = median(item - other_value for item, other_value in zip(served, alone, strict=True))
+    beyond = median(served_ms - alone_ms for served_ms, alone_ms in zip(served, alone, strict=True))
     return {
         "streams": len(answers), "lost or mixed up": sum(not whole for whole, _ in answers),
         "first word after the model's, ms": {f"p{rank}": delays[len(delays) * rank // 100] * 1e3 for rank in (50, 95)},

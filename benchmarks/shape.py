@@ -43,10 +43,10 @@ Trees = dict[str, ast.Module]
 
 def trees() -> Trees:
     """Every module of the package, parsed, by its dotted name."""
-    return {dotted(path): ast.parse(path.read_text("utf-8")) for path in sorted(SRC.rglob("*.py"))}
+    return {module_name(path): ast.parse(path.read_text("utf-8")) for path in sorted(SRC.rglob("*.py"))}
 
 
-def dotted(path: Path) -> str:
+def module_name(path: Path) -> str:
     return ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -84,7 +84,7 @@ def late_import_pairs(modules: Trees) -> set[tuple[str, str]]:
                 pairs |= {(name, module) for module in submodules or {node.module}}
             elif is_late and isinstance(node, ast.Import):
                 pairs |= {(name, item.name) for item in node.names}
-            elif not is_package and isinstance(node, ast.Call) and node.args and _called(node) in DEFERRING:
+            elif not is_package and isinstance(node, ast.Call) and node.args and _called_name(node) in DEFERRING:
                 pairs.add((name, ast.unparse(node.args[0])))
             is_late = is_late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             todo += [(inner, is_late) for inner in ast.iter_child_nodes(node)]
@@ -94,7 +94,7 @@ def late_import_pairs(modules: Trees) -> set[tuple[str, str]]:
 DEFERRING = ("import_module", "deferred")
 
 
-def _called(call: ast.Call) -> str:
+def _called_name(call: ast.Call) -> str:
     return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 

@@ -106,7 +106,7 @@ def _passages(size: int) -> Iterator[tuple[str, str]]:
         yield passage.title, passage.text
 
 
-def measured(splitter: Splitter, document: Document, rounds: int) -> dict[str, Any]:
+def measure(splitter: Splitter, document: Document, rounds: int) -> dict[str, Any]:
     """The best of some rounds over a document."""
     part = Part(Node(document.id, document.text, span=Span(0, len(document.text))), document)
     best, count = float("inf"), 0
@@ -142,7 +142,7 @@ def main() -> None:
     forms = documents(int(options.megabytes * 1e6))
     result = {
         "splitters": {
-            name: measured(splitter, forms[FORMS.get(type(splitter), "md")], options.rounds)
+            name: measure(splitter, forms[FORMS.get(type(splitter), "md")], options.rounds)
             for name, splitter in splitters().items()
         },
         "peers_measured_apart_mb_per_cpu_s": PEERS,

@@ -142,7 +142,7 @@ def written(folder: Path, nodes: int) -> None:
             number += 1
 
 
-def said(uri: str) -> dict[str, Any]:
+def metadata_of(uri: str) -> dict[str, Any]:
     number, name = Path(uri).stem.split(" ")
     return {"set": name, "drawn": int(number) * 7_919 % DRAWN}
 
@@ -158,7 +158,14 @@ def build(folder: Path, store: Path, report: Path) -> None:
     rows()
     began, ticked = time.process_time(), time.perf_counter()
     summary = sync(
-        folder, corpus, splitter=lines, embedder=Known(), fields=FIELDS, metadata=said, access=access, batch=5_000
+        folder,
+        corpus,
+        splitter=lines,
+        embedder=Known(),
+        fields=FIELDS,
+        metadata=metadata_of,
+        access=access,
+        batch=5_000,
     )
     times = {"cpu_s": round(time.process_time() - began, 1), "wall_s": round(time.perf_counter() - ticked, 1)}
     stats = corpus.latest().stats()
@@ -241,7 +248,7 @@ def ask(store: Path, report: Path, restricted: str, rounds: str) -> None:
     report.write_text(json.dumps(result))
 
 
-def measured(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
+def measure(place: Path, nodes: int, rounds: int) -> dict[str, Any]:
     folder, store, report = place / "files", place / "all.spolia", place / "report.json"
     folder.mkdir()
     written(folder, nodes)
@@ -274,7 +281,7 @@ def main() -> None:
         return
     result = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     with tempfile.TemporaryDirectory() as place:
-        result[str(options.nodes)] = measured(Path(place), options.nodes, options.rounds)
+        result[str(options.nodes)] = measure(Path(place), options.nodes, options.rounds)
     result |= {"questions": ASKED, "top_k": TOP_K, "python": platform.python_version()}
     result[str(options.nodes)]["load"] = round(os.getloadavg()[1], 1)
     publish("store", result, options.out)

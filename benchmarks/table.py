@@ -21,10 +21,10 @@ SIGNS = {"at_most": "≤", "at_least": "≥"}
 UNNOTED = {"noted": "not at the time"}
 
 
-def rejudged(name: str, result: Any) -> Any:
+def judge_again(name: str, result: Any) -> Any:
     """A result with the fields that every result has."""
     if isinstance(result, list):
-        return [rejudged(name, part) for part in result]
+        return [judge_again(name, part) for part in result]
     machine = result.get("machine")
     known_machine = machine if isinstance(machine, dict) else {"system": machine} if machine else UNNOTED
     if isinstance(load := result.get("load"), float):
@@ -57,7 +57,7 @@ def main() -> None:
         if path.stem in JUDGES and (not options.names or path.stem in options.names):
             result = json.loads(path.read_text())
             if options.judge:
-                result = rejudged(path.stem, result)
+                result = judge_again(path.stem, result)
                 path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             table += rows(path.stem, result)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]

@@ -74,7 +74,7 @@ def build(store: Path, settings: HNSW = SETTINGS) -> None:
     build_graphs(store, EMBEDDER, rows_of(store), "cosine", settings)
 
 
-def opened(store: Path) -> tuple[PlacedVectors, Callable[[HNSW], GraphSearch]]:
+def open_vectors(store: Path) -> tuple[PlacedVectors, Callable[[HNSW], GraphSearch]]:
     numbers = rows_of(store)
     segments = [open_segment(segment_path(store, EMBEDDER, number)).vectors for number in numbers]
     count = sum(numbers.values())
@@ -86,19 +86,21 @@ def opened(store: Path) -> tuple[PlacedVectors, Callable[[HNSW], GraphSearch]]:
             VectorGraph(path, segment_path(store, EMBEDDER, number))
             for number, path in zip(numbers, paths, strict=True)
         ]
-        return GraphSearch(placed, "cosine", [partial(_same, graph) for graph in graphs], settings.expansion_search)
+        return GraphSearch(
+            placed, "cosine", [partial(_keep_graph, graph) for graph in graphs], settings.expansion_search
+        )
 
     return placed, along
 
 
-def _same(graph: VectorGraph) -> VectorGraph:
+def _keep_graph(graph: VectorGraph) -> VectorGraph:
     return graph
 
 
 # Measuring.
 
 
-def timed(work: Callable[[int], Any], rounds: int, count: int) -> dict[str, dict[str, float]]:
+def time_work(work: Callable[[int], Any], rounds: int, count: int) -> dict[str, dict[str, float]]:
     """CPU and wall ms over `count` questions, each the least of the rounds."""
     cpu, wall = [float("inf")] * count, [float("inf")] * count
     work(0)
@@ -114,8 +116,10 @@ def quantiles(values: Sequence[float]) -> dict[str, float]:
     return {"p50": round(statistics.median(values), 3), "p95": round(statistics.quantiles(values, n=20)[-1], 3)}
 
 
-def measured(search: Search[Vectors], queries: Vectors, allowed: Allowed, rounds: int) -> dict[str, Any]:
-    return timed(lambda position: search.search(queries[position : position + 1], TOP_K, allowed), rounds, len(queries))
+def measure(search: Search[Vectors], queries: Vectors, allowed: Allowed, rounds: int) -> dict[str, Any]:
+    return time_work(
+        lambda position: search.search(queries[position : position + 1], TOP_K, allowed), rounds, len(queries)
+    )
 
 
 def recall(search: Search[Vectors], exact: Search[Vectors], queries: Vectors, allowed: Allowed) -> float:
@@ -144,7 +148,7 @@ def hundred_thousand(folder: Path, vectors: Vectors, labels: Any, queries: Vecto
     began = time.process_time()
     build(folder)
     build_s = time.process_time() - began
-    placed, along = opened(folder)
+    placed, along = open_vectors(folder)
     everything, exact, graph = Allowed(placed.keys), ExactSearch(placed), along(SETTINGS)
     filters = {}
     for name, mask in masks(vectors, labels).items():
@@ -152,14 +156,14 @@ def hundred_thousand(folder: Path, vectors: Vectors, labels: Any, queries: Vecto
         filters[name] = {
             "allowed": allowed.count,
             "recall": recall(graph, exact, queries, allowed),
-            **measured(graph, queries, allowed, rounds),
+            **measure(graph, queries, allowed, rounds),
         }
     return {
         "sentences": len(vectors),
         "build_cpu_s": round(build_s, 1),
         "graph_mb": round(sum(path.stat().st_size for path in folder.rglob("*.hnsw")) / 1e6, 1),
-        "exact": measured(exact, queries[:50], everything, rounds),
-        "graph": {"recall": recall(graph, exact, queries, everything), **measured(graph, queries, everything, rounds)},
+        "exact": measure(exact, queries[:50], everything, rounds),
+        "graph": {"recall": recall(graph, exact, queries, everything), **measure(graph, queries, everything, rounds)},
         "filters": filters,
     }
 
@@ -173,7 +177,7 @@ def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> li
         began = time.process_time()
         build(store, settings)
         took = time.process_time() - began
-        placed, along = opened(store)
+        placed, along = open_vectors(store)
         allowed, graph = Allowed(placed.keys), along(settings)
         graph._pays = lambda *_: True  # type: ignore[method-assign]  # also where it does not
         exact = ExactSearch(placed)
@@ -181,15 +185,15 @@ def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> li
             {
                 "vectors": size,
                 "build_cpu_s": round(took, 2),
-                "exact_cpu_ms": measured(exact, queries, allowed, rounds)["cpu_ms"]["p50"],
-                "graph_cpu_ms": measured(graph, queries, allowed, rounds)["cpu_ms"]["p50"],
+                "exact_cpu_ms": measure(exact, queries, allowed, rounds)["cpu_ms"]["p50"],
+                "graph_cpu_ms": measure(graph, queries, allowed, rounds)["cpu_ms"]["p50"],
                 "recall": recall(graph, exact, queries, allowed),
             }
         )
     return rows
 
 
-def recombined(folder: Path, vectors: Vectors, nodes: int) -> None:
+def write_sums(folder: Path, vectors: Vectors, nodes: int) -> None:
     """Segments of nodes whose vectors are normalised sums of two sentences'."""
     draw = np.random.default_rng(1)
     for number, start in enumerate(range(0, nodes, FROZEN_ROWS), 1):
@@ -201,7 +205,7 @@ def recombined(folder: Path, vectors: Vectors, nodes: int) -> None:
 
 
 def million(folder: Path, vectors: Vectors, nodes: int) -> dict[str, Any]:
-    recombined(folder, vectors, nodes)
+    write_sums(folder, vectors, nodes)
     killed_s, killed_mb = child("build", folder, kill_after_graphs=1)
     whole = sorted(path.name for path in folder.rglob("*.hnsw"))
     resumed_s, resumed_mb = child("build", folder)
@@ -247,15 +251,15 @@ def child(
 def ask(folder: Path, said: Path) -> None:
     texts = sentences.questions(ASKED)
     queries = sentences.vectors(texts, "questions")
-    placed, along = opened(folder)
+    placed, along = open_vectors(folder)
     graph, exact, allowed, model = along(SETTINGS), ExactSearch(placed), Allowed(placed.keys), MiniLM()
     tenth = Allowed(placed.keys, np.random.default_rng(0).random(len(placed.keys)) < 0.1)
     result = {
-        "without_embedding": measured(graph, queries, allowed, 1),
-        "with_embedding": timed(
+        "without_embedding": measure(graph, queries, allowed, 1),
+        "with_embedding": time_work(
             lambda position: graph.search(model.embed([texts[position]], kind="query"), TOP_K, allowed), 1, len(texts)
         ),
-        "random 10.0%": measured(graph, queries[:100], tenth, 1),
+        "random 10.0%": measure(graph, queries[:100], tenth, 1),
         "recall": recall(graph, exact, queries[:100], allowed),
         "random 10.0% recall": recall(graph, exact, queries[:50], tenth),
     }
@@ -264,8 +268,8 @@ def ask(folder: Path, said: Path) -> None:
 
 def small(folder: Path, vectors: Vectors, queries: Vectors) -> dict[str, Any]:
     keep(folder, vectors[:SMALL])
-    placed, _ = opened(folder)
-    return {"vectors": SMALL, **measured(ExactSearch(placed), queries, Allowed(placed.keys), 5)}
+    placed, _ = open_vectors(folder)
+    return {"vectors": SMALL, **measure(ExactSearch(placed), queries, Allowed(placed.keys), 5)}
 
 
 def main() -> None:
@@ -281,7 +285,7 @@ def main() -> None:
         part, *paths = options.part
         {"build": build, "ask": ask}[part](*map(Path, paths))
         return
-    vectors, labels = embedded(options.count)
+    vectors, labels = sentence_vectors(options.count)
     queries = sentences.vectors(sentences.questions(ASKED), "questions")
     result = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     with tempfile.TemporaryDirectory() as place:
@@ -298,7 +302,7 @@ def main() -> None:
             write(result, options.out)
 
 
-def embedded(count: int) -> tuple[Vectors, Any]:
+def sentence_vectors(count: int) -> tuple[Vectors, Any]:
     """Vectors of sentences and the data sets that they are of, as they come when data sets are indexed in turn."""
     pairs = sentences.distinct(count)
     vectors = sentences.vectors([sentence for sentence, _ in pairs], "sentences")

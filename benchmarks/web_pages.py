@@ -182,7 +182,7 @@ def article_of(title: str, paragraphs: Sequence[str], draw: random.Random) -> Ar
     return Article(escape(title), "".join(parts))
 
 
-def generated() -> Iterator[tuple[str, str]]:
+def generate_pages() -> Iterator[tuple[str, str]]:
     """Pages and their main content."""
     draw = random.Random(13)
     languages = [articles(name) for name in ("squad2_dev", "xquad_es")]
@@ -197,7 +197,7 @@ def generated() -> Iterator[tuple[str, str]]:
             yield page, f"<h1>{article.title}</h1>{article.html}"
 
 
-def labelled(folder: Path) -> Iterator[tuple[str, str]]:
+def labelled_pages(folder: Path) -> Iterator[tuple[str, str]]:
     """Pages of a folder and their main content."""
     for source in sorted(folder.rglob("source.html")):
         yield source.read_text("utf-8"), (source.parent / "expected.html").read_text("utf-8")
@@ -229,7 +229,7 @@ def main() -> None:
     options = parser.parse_args()
     if find_spec("trafilatura") is None:
         sys.exit("trafilatura is not installed. Write: pip install 'spolia[web]'")
-    sets = {"generated": [*generated()], "labelled": [*labelled(options.folder)] if options.folder else []}
+    sets = {"generated": [*generate_pages()], "labelled": [*labelled_pages(options.folder)] if options.folder else []}
     if not sets["labelled"]:
         print("Labelled pages: skipped, since no folder with NAME/source.html was named.", file=sys.stderr)
     result = {

@@ -59,7 +59,7 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def public_hits() -> list[Hit]:
     """List the names of the list in signatures of public functions, and of public methods of public classes.
 
-    Fields of operators are left out: flow files and stores hold their names.
+    Fields are left out, also as arguments of `__init__`: flow files, stores and reports hold their names.
     """
     return [
         Hit(path, line, name)
@@ -73,10 +73,11 @@ def public_hits() -> list[Hit]:
 
 def _signature(node: ast.ClassDef | Function) -> Iterator[tuple[int, str]]:
     if isinstance(node, ast.ClassDef):
+        fields = {ast.unparse(member.target) for member in node.body if isinstance(member, ast.AnnAssign)}
         for member in node.body:
             if isinstance(member, Function) and (member.name == "__init__" or not member.name.startswith("_")):
                 yield member.lineno, member.name
-                yield from _signature(member)
+                yield from (name for name in _signature(member) if member.name != "__init__" or name[1] not in fields)
         return
     arguments = node.args
     for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):

@@ -46,7 +46,7 @@ _SOURCE = re.compile(r"^Source: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 def operators() -> Iterator[str]:
     """Every operator that a flow file may hold: what it takes and gives, its fields, what it needs, its source."""
     classes = {cls.type_id(): cls for cls in Catalogue().operators()}
-    for name, summary, fields in _described("operator."):
+    for name, summary, fields in _describe_entries("operator."):
         if name not in LEFT_OUT:
             input_type, output_type = parameters_of(classes[name], Operator) or (Any, Any)
             yield f"- **`{name}`** (`{name_of(input_type)}` → `{name_of(output_type)}`): {summary}"
@@ -58,7 +58,7 @@ def operators() -> Iterator[str]:
 def addresses() -> Iterator[str]:
     """Every store and model that a flow file may name, with its fields; of models, what they were run with."""
     catalogue = Catalogue()
-    for name, summary, fields in _described("value."):
+    for name, summary, fields in _describe_entries("value."):
         yield f"- **`{name}`**: {summary}"
         yield from fields
         yield from (
@@ -98,7 +98,7 @@ def _models(cls: type[Operator[Any, Any]]) -> Iterator[str]:
             yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{ability}{instead}"
 
 
-def _described(prefix: str) -> Iterator[tuple[str, str, list[str]]]:
+def _describe_entries(prefix: str) -> Iterator[tuple[str, str, list[str]]]:
     """Name, summary and lines about the fields of each entry of a kind."""
     for key, definition in _schema()["$defs"].items():
         if key.startswith(prefix):

@@ -25,7 +25,7 @@ QUIET = ("spolia", "click", "yaml", "urllib3", "sqlite3")
 """Packages that start no threads when they are imported."""
 
 
-def forked(work: Callable[[], object], folder: Path, environment: dict[str, str]) -> tuple[int, str, str]:
+def run_in_child(work: Callable[[], object], folder: Path, environment: dict[str, str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of work in a folder. What it imports is imported here too, if that is quiet."""
     out, err, imported = (folder.with_name(name) for name in ("out", "err", "imported"))
     imported.unlink(missing_ok=True)
@@ -58,13 +58,15 @@ def program(text: str) -> None:
     exec(compile(text, "<string>", "exec"), vars(module))
 
 
-def answered(folder: str, environment: dict[str, str], commands: Sequence[str] = (), text: str = "") -> dict[str, Any]:
+def answer_commands(
+    folder: str, environment: dict[str, str], commands: Sequence[str] = (), text: str = ""
+) -> dict[str, Any]:
     if text:
-        code, out, err = forked(partial(program, text), Path(folder), environment)
+        code, out, err = run_in_child(partial(program, text), Path(folder), environment)
         return {"code": code, "out": out, "err": err}
     printed = ""
     for line in commands:
-        code, out, err = forked(partial(command, line), Path(folder), environment)
+        code, out, err = run_in_child(partial(command, line), Path(folder), environment)
         printed += f"$ {line}\n{out}{err}"
         if code:
             return {"code": code, "out": printed, "err": err}
@@ -73,5 +75,5 @@ def answered(folder: str, environment: dict[str, str], commands: Sequence[str] =
 
 if __name__ == "__main__":
     for request in sys.stdin:
-        sys.stdout.write(json.dumps(answered(**json.loads(request))) + "\n")
+        sys.stdout.write(json.dumps(answer_commands(**json.loads(request))) + "\n")
         sys.stdout.flush()

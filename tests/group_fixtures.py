@@ -50,7 +50,7 @@ class Source:
     meta: Meta = ()
 
 
-def stored(
+def store_texts(
     path: Path,
     texts: Mapping[str, str | Source],
     groups: Mapping[str, Definition] = GROUPS,

@@ -52,7 +52,7 @@ def project() -> dict[str, list[str]]:
     return {"": table["project"]["dependencies"], **extras, "dev": table["dependency-groups"]["dev"]}
 
 
-def needed(requirements: Iterable[str], locked: dict[str, list[str]]) -> set[str]:
+def needed_packages(requirements: Iterable[str], locked: dict[str, list[str]]) -> set[str]:
     """Return the locked packages that requirements need, by the metadata of what is installed here."""
     names, todo = set[str](), [(first_requirement, "") for first_requirement in requirements]
     while todo:
@@ -92,7 +92,7 @@ def main() -> None:
     ).stdout  # fmt: skip
     LOCK.write_text(HEAD + hashed)
     locked, requirements = pins(), project()
-    names = needed([requirement for extra in ("", *DEMO) for requirement in requirements[extra]], locked)
+    names = needed_packages([requirement for extra in ("", *DEMO) for requirement in requirements[extra]], locked)
     DEMO_LOCK.write_text(HEAD + "".join(entry for name in sorted(names) for entry in locked[name]))
 
 

@@ -70,7 +70,7 @@ def graph() -> ModelProto:
     g = Writer()
     g.op("Shape", "input_ids", output="sizes")
     g.op("Concat", "sizes", g.ints(WIDTH), axis=0, output="unflat")  # (batch, tokens, width)
-    x = embedded(g)
+    x = add_embeddings(g)
     for number in range(LAYERS):
         x = layer(g, x, f"encoder.layer.{number}")
     mask = g.op("Unsqueeze", g.op("Cast", "attention_mask", to=TensorProto.FLOAT), g.ints(1))
@@ -86,7 +86,7 @@ def graph() -> ModelProto:
     )
 
 
-def embedded(g: Writer) -> str:
+def add_embeddings(g: Writer) -> str:
     """Word, position and type embeddings, normalised."""
     count = g.op("Slice", "sizes", g.ints(1), g.ints(2))
     rows = g.weight("embeddings.position_embeddings.weight", POSITIONS, WIDTH)

@@ -24,19 +24,19 @@ SHARED = 3
 COMMANDS: Any = build_app()
 
 
-def filled(text: str) -> str:
+def fill_parts(text: str) -> str:
     """A page with its made parts as they should be."""
-    return PART.sub(lambda part: part[1] + made(part[2]) + part[3], text)
+    return PART.sub(lambda part: part[1] + make_part(part[2]) + part[3], text)
 
 
-def made(name: str) -> str:
+def make_part(name: str) -> str:
     """The part of a name: a command, `exit codes`, `operators`, `addresses`, `measured` …"""
     makers = {
         "exit codes": exit_codes,
         "options": options,
         "operators": catalogue_pages.operators,
         "addresses": catalogue_pages.addresses,
-        "measured": measured,
+        "measured": measured_rows,
         "rankers": training_pages.rankers,
         "classifiers": training_pages.classifiers,
         "span reader": training_pages.span_reader,
@@ -117,7 +117,7 @@ def exit_codes() -> Iterator[str]:
     yield from (f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items())
 
 
-def measured() -> Iterator[str]:
+def measured_rows() -> Iterator[str]:
     """What the benchmarks found last, beside their peers."""
     steps, bm25, imports, install, ingest, embedding = (
         json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
@@ -217,8 +217,8 @@ def _two(number: float) -> str:
 def main() -> None:
     for page in PAGES:
         text = page.read_text("utf-8")
-        if filled(text) != text:
-            page.write_text(filled(text), "utf-8")
+        if fill_parts(text) != text:
+            page.write_text(fill_parts(text), "utf-8")
 
 
 if __name__ == "__main__":

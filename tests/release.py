@@ -31,7 +31,7 @@ def pythons() -> Iterator[Path]:
             yield Path(path)
 
 
-def tried(python: Path, wheel: Path, folder: Path) -> str:
+def try_wheel(python: Path, wheel: Path, folder: Path) -> str:
     """Install the wheel for a Python, and use it; its version."""
     subprocess.run([python, "-m", "venv", folder / "env"], check=True)
     bin, place = folder / "env" / "bin", folder / "place"
@@ -73,7 +73,7 @@ def main() -> None:
     sys.stdout.write(f"{write_sbom(dist).name} written\n")
     for python in pythons():
         with tempfile.TemporaryDirectory() as folder:
-            sys.stdout.write(f"{wheel.name} works on {tried(python, wheel, Path(folder))}\n")
+            sys.stdout.write(f"{wheel.name} works on {try_wheel(python, wheel, Path(folder))}\n")
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ def test_a_sound_flow_has_no_problems() -> None:
     assert str(checked) == "Query → Query, at most 1 call to language models"
 
 
-def slipped(flow: Operator[Any, Any], **fields: object) -> Operator[Any, Any]:
+def set_fields(flow: Operator[Any, Any], **fields: object) -> Operator[Any, Any]:
     """An operator that would have been refused while building: what a subclass that does not ask for it lets pass."""
     for name, value in fields.items():
         object.__setattr__(flow, name, value)
@@ -160,20 +160,20 @@ def slipped(flow: Operator[Any, Any], **fields: object) -> Operator[Any, Any]:
 
 
 WRONG: list[tuple[Operator[Any, Any], str]] = [
-    (slipped(Rewrite(LLM), llm="gpt"), r"llm: Rewrite needs a model here; 'gpt' states no capabilities"),
-    (slipped(Rewrite(LLM), temperature="hot"), r"temperature: Here belongs a number; there was the text 'hot'"),
+    (set_fields(Rewrite(LLM), llm="gpt"), r"llm: Rewrite needs a model here; 'gpt' states no capabilities"),
+    (set_fields(Rewrite(LLM), temperature="hot"), r"temperature: Here belongs a number; there was the text 'hot'"),
     (KEEP >> Rewrite(LLM, float("nan")), r"steps.1.temperature: nan is not a finite number"),
-    (slipped(Rewrite(LLM), words=("a", 1)), r"words.1: Here belongs text; there was the number 1"),
-    (slipped(Rewrite(LLM), llm=ASK), r"llm: Here belongs a LanguageModel; there was Rewrite"),
-    (slipped(Samples(1), n=True), r"n: Here belongs a whole number; there was true"),
+    (set_fields(Rewrite(LLM), words=("a", 1)), r"words.1: Here belongs text; there was the number 1"),
+    (set_fields(Rewrite(LLM), llm=ASK), r"llm: Here belongs a LanguageModel; there was Rewrite"),
+    (set_fields(Samples(1), n=True), r"n: Here belongs a whole number; there was true"),
     (
-        slipped(ASK.vary(temperature=(0.0, 0.5)), ranges=(("temperature", (0.0, "hot")),)),
+        set_fields(ASK.vary(temperature=(0.0, 0.5)), ranges=(("temperature", (0.0, "hot")),)),
         r"ranges.temperature.1: Here belongs a number",
     ),
     (ASK.vary(temperature=(0.0, 1.0, 0.0)), r"ranges.temperature.2: This candidate is number 0 again"),
     (Choice(KEEP, ASK, KEEP), r"options.2: This candidate is number 0 again"),
     (Judge(LLM), r"llm: Judge needs logprobs of this model; Model\(able=\('chat',\)\) has chat. Give a model that"),
-    (slipped(Judge(LLM), llm=KEEP), r"llm: Judge needs a model here; Identity\(\) states no capabilities"),
+    (set_fields(Judge(LLM), llm=KEEP), r"llm: Judge needs a model here; Identity\(\) states no capabilities"),
     (
         Route(language, {"en": ASK, "ko": ASK, "fr": ASK}, default="en"),
         r"arms.fr: This arm can never run: the router only names en, ko",
@@ -197,7 +197,7 @@ def test_what_is_wrong_is_said_with_its_place_and_what_to_write(flow: Operator[A
 
 
 def test_a_problem_is_found_at_any_depth() -> None:
-    flow = Branch(KEEP, Adaptive(Guard(slipped(Rewrite(LLM), temperature="x"), max_calls=1)))
+    flow = Branch(KEEP, Adaptive(Guard(set_fields(Rewrite(LLM), temperature="x"), max_calls=1)))
     assert check(flow).problems == (
         Problem("arms.1.body.body.temperature", "Here belongs a number; there was the text 'x'."),
     )

@@ -120,7 +120,7 @@ def test_flow_blocks_load(page: Path, workplace: Path) -> None:
     "page", [page for page in PAGES if pages.PART.search(page.read_text())], ids=lambda page: page.name
 )
 def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> None:
-    assert page.read_text() == pages.filled(page.read_text()), "write `make pages`"
+    assert page.read_text() == pages.fill_parts(page.read_text()), "write `make pages`"
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def example(name: str) -> ModuleType:
 ircot, corag, prefrag = (example(name) for name in ("ircot", "corag", "prefrag"))
 
 
-def found(query: Query, source: str, *keys: str) -> Ranking:
+def ranking_of(query: Query, source: str, *keys: str) -> Ranking:
     """The texts that share most words with the query."""
     words = set(query.text.lower().strip("?.").split())
     scores = {key: len(words & set(TEXTS[key].lower().strip(".").split())) for key in keys}
@@ -43,7 +43,7 @@ def found(query: Query, source: str, *keys: str) -> Ranking:
 
 @step
 def search(query: Query) -> Ranking:
-    return found(query, "search", *TEXTS)
+    return ranking_of(query, "search", *TEXTS)
 
 
 @step
@@ -53,15 +53,15 @@ def never(chain: Chain) -> Verdict:
 
 @step
 def local(query: Query) -> Ranking:
-    return found(query, "local", "a", "c")
+    return ranking_of(query, "local", "a", "c")
 
 
 @step
 def web(query: Query) -> Ranking:
-    return found(query, "web", "b")
+    return ranking_of(query, "web", "b")
 
 
-def ran(flow: Operator[Query, Answer], **limits: Any) -> tuple[Answer, int, list[str]]:
+def run_flow(flow: Operator[Query, Answer], **limits: Any) -> tuple[Answer, int, list[str]]:
     """The answer, calls to the model, and the sources searched."""
     assert check(flow, takes=Query, gives=Answer).problems == ()
     with Run(**limits) as run, run.lane() as lane:
@@ -86,7 +86,7 @@ def thinker(sentences: int) -> ScriptedModel:
 
 @pytest.mark.parametrize("sentences", [1, 2, 4])
 def test_ircot_takes_a_call_a_sentence_and_one_to_read(sentences: int) -> None:
-    answer, calls, searches = ran(ircot.ircot(thinker(sentences), search))
+    answer, calls, searches = run_flow(ircot.ircot(thinker(sentences), search))
     assert (calls, len(searches)) == (sentences + 1, sentences)
     assert answer.stop_reason == "answered"
     assert answer.text.startswith("Espoo")
@@ -97,14 +97,14 @@ def test_ircot_reads_what_every_sentence_found_once() -> None:
         (("</passages>[\\s\\S]*<thoughts></thoughts>", "Olsen worked for Nokia."),
          ("step by step[\\s\\S]*worked for Nokia\\.</thoughts>", "So the answer is: Espoo."), ("", "Espoo [1]."))
     )  # fmt: skip
-    answer, _, _ = ran(ircot.ircot(llm, search))
+    answer, _, _ = run_flow(ircot.ircot(llm, search))
     assert answer.evidence is not None
     assert {node.id for node in answer.evidence.nodes} == {"a", "b"}
 
 
 def test_ircot_says_that_the_cap_or_the_budget_ended_it() -> None:
-    assert ran(ircot.ircot(thinker(9), search, max_sentences=3))[0].stop_reason == "cap"
-    answer, calls, _ = ran(ircot.ircot(thinker(9), search), per_question=Budget(calls=3))
+    assert run_flow(ircot.ircot(thinker(9), search, max_sentences=3))[0].stop_reason == "cap"
+    answer, calls, _ = run_flow(ircot.ircot(thinker(9), search), per_question=Budget(calls=3))
     assert (answer.stop_reason, calls) == ("budget", 3)
 
 
@@ -120,20 +120,20 @@ def hopper(*questions: str) -> ScriptedModel:
 @pytest.mark.parametrize("hops", [1, 2, 3, 6])
 def test_corag_takes_as_many_pairs_as_the_judge_wants_and_one_answer(hops: int) -> None:
     flow = corag.corag(hopper(*"abcdef"), search, StopWhen("pairs", hops))
-    answer, calls, searches = ran(flow)
+    answer, calls, searches = run_flow(flow)
     assert (calls, len(searches)) == (2 * hops + 1, hops + 1)
     assert (answer.text, answer.stop_reason) == ("Espoo", "sufficient")
 
 
 def test_corag_stops_when_it_only_repeats_itself() -> None:
-    answer, calls, _ = ran(corag.corag(hopper("a"), search, StopWhen("pairs", 3)))
+    answer, calls, _ = run_flow(corag.corag(hopper("a"), search, StopWhen("pairs", 3)))
     assert (answer.stop_reason, calls) == ("repeated", (1 + 1) + 4 + 1)
 
 
 def test_corag_says_that_the_cap_or_the_budget_ended_it() -> None:
     flow = corag.corag(hopper(*"abcdef"), search, never, max_hops=2)
-    assert ran(flow)[0].stop_reason == "cap"
-    answer, calls, _ = ran(flow, per_question=Budget(calls=4))
+    assert run_flow(flow)[0].stop_reason == "cap"
+    answer, calls, _ = run_flow(flow, per_question=Budget(calls=4))
     assert (answer.text, answer.stop_reason, calls <= 4) == ("Espoo", "budget", True)
 
 
@@ -143,7 +143,7 @@ LOOK = "<thought>?</thought><search>employer of Olsen</search>"
 DEEPER = "<thought>?</thought><search>Nokia headquarters</search>"
 
 
-def said(answer: str, evaluation: str) -> str:
+def turn_with_answer(answer: str, evaluation: str) -> str:
     return f"<thought>!</thought><answer>{answer}</answer><evaluation>{evaluation}</evaluation>"
 
 
@@ -153,39 +153,41 @@ def preferring(*turns: tuple[str, str], helps: str) -> ScriptedModel:
 
 
 def test_prefrag_turns_to_the_other_source_only_where_the_preferred_one_does_not_help() -> None:
-    turns = (("in Espoo", said("Espoo", "CORRECT")), ("for Nokia", DEEPER), ("", LOOK))
-    answer, calls, sources = ran(prefrag.prefrag(preferring(*turns, helps="no"), local, web))
+    turns = (("in Espoo", turn_with_answer("Espoo", "CORRECT")), ("for Nokia", DEEPER), ("", LOOK))
+    answer, calls, sources = run_flow(prefrag.prefrag(preferring(*turns, helps="no"), local, web))
     assert (answer.text, answer.stop_reason) == ("Espoo", "answered")
     assert (calls, sources) == (3 + 1, ["local", "local", "web"])
-    answer, calls, sources = ran(prefrag.prefrag(preferring(*turns, helps="yes"), local, web))
+    answer, calls, sources = run_flow(prefrag.prefrag(preferring(*turns, helps="yes"), local, web))
     assert (answer.text, answer.stop_reason) == ("Forced.", "cap")
     assert (calls, sources) == (4 + 3 + 1, ["local"] * 4)
 
 
 def test_prefrag_stays_with_the_preferred_source_when_the_comparison_cannot_be_read() -> None:
     turns = (("for Nokia", DEEPER), ("", LOOK))
-    _, _, sources = ran(prefrag.prefrag(preferring(*turns, helps="perhaps"), local, web))
+    _, _, sources = run_flow(prefrag.prefrag(preferring(*turns, helps="perhaps"), local, web))
     assert sources == ["local"] * 4
 
 
 def test_prefrag_reflects_once_and_then_takes_the_answer() -> None:
-    turns = (("in Espoo", said("Espoo", "PARTIAL")), ("", said("Salo", "WRONG")))
-    answer, calls, sources = ran(prefrag.prefrag(preferring(*turns, helps="no"), local, web))
+    turns = (("in Espoo", turn_with_answer("Espoo", "PARTIAL")), ("", turn_with_answer("Salo", "WRONG")))
+    answer, calls, sources = run_flow(prefrag.prefrag(preferring(*turns, helps="no"), local, web))
     assert (answer.text, answer.stop_reason) == ("Espoo", "answered")
     assert (calls, sources) == (2, ["local", "web"])
 
 
 def test_prefrag_gives_a_rejected_answer_its_turn_back_and_one_more() -> None:
-    turns = (("in Espoo", LOOK), ("", said("Salo", "WRONG")))
-    answer, calls, sources = ran(prefrag.prefrag(preferring(*turns, helps="no"), local, web))
+    turns = (("in Espoo", LOOK), ("", turn_with_answer("Salo", "WRONG")))
+    answer, calls, sources = run_flow(prefrag.prefrag(preferring(*turns, helps="no"), local, web))
     assert (answer.text, answer.stop_reason) == ("Forced.", "cap")
     assert (calls, sources) == (6 + 5 + 1, ["local", "web", *["local", "web"] * 5])
 
 
 def test_prefrag_forces_an_answer_when_nothing_can_be_read_or_the_budget_is_spent() -> None:
-    answer, calls, _ = ran(prefrag.prefrag(preferring(("", "<thought>Hm.</thought>"), helps="no"), local, web))
+    answer, calls, _ = run_flow(prefrag.prefrag(preferring(("", "<thought>Hm.</thought>"), helps="no"), local, web))
     assert (answer.text, answer.stop_reason, calls) == ("Forced.", "error", 2 + 1)  # it is sent back once
     turns = (("for Nokia", DEEPER), ("", LOOK))
-    answer, calls, _ = ran(prefrag.prefrag(preferring(*turns, helps="no"), local, web), per_question=Budget(calls=3))
+    answer, calls, _ = run_flow(
+        prefrag.prefrag(preferring(*turns, helps="no"), local, web), per_question=Budget(calls=3)
+    )
     assert (answer.text, answer.stop_reason) == ("Forced.", "budget")
     assert calls <= 3

@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parents[1] / "benchmarks" / "flows.py"
 pytestmark = pytest.mark.slow
 
 
-def ran(folder: Path) -> tuple[dict[str, Any], str]:
+def run_benchmark(folder: Path) -> tuple[dict[str, Any], str]:
     """The result of a quick run, and what it printed."""
     command = [
         sys.executable,
@@ -34,7 +34,7 @@ def ran(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def test_a_run_measures_every_flow_and_a_killed_one_goes_on(tmp_path: Path) -> None:
-    result, printed = ran(tmp_path)
+    result, printed = run_benchmark(tmp_path)
     trained = {name for name in MODULES if "scorer" in find_flow(name).needs}
     flows = {row["flow"] for row in result["table"]}
     assert flows >= MODULES.keys() - {"multi-head"}  # which needs an embedder
@@ -47,7 +47,7 @@ def test_a_run_measures_every_flow_and_a_killed_one_goes_on(tmp_path: Path) -> N
     cells = tmp_path / "cells.jsonl"
     lines = cells.read_text().splitlines(keepends=True)
     cells.write_text("".join(lines[:-3]) + lines[-3][:40])  # killed while it wrote
-    second_result, printed = ran(tmp_path)
+    second_result, printed = run_benchmark(tmp_path)
     assert second_result["table"] == result["table"]
     left = [int(line.split(": ")[1].split()[0]) for line in printed.splitlines() if line.endswith("cells left")]
     assert all(count <= 3 for count in left)

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.audit import verdict
-from tests.lock import DEMO, DEMO_LOCK, UNHASHED, needed, pin, pins, project
+from tests.lock import DEMO, DEMO_LOCK, UNHASHED, needed_packages, pin, pins, project
 from tests.release import write_sbom
 
 LEFT_OUT = ("xberg", "docling", "pandoc", "gguf", "lancedb[")
@@ -33,7 +33,9 @@ def test_every_pin_has_hashes_and_fits_what_the_project_needs() -> None:
 @pytest.mark.slow
 def test_the_lock_of_the_demo_is_the_part_that_it_needs() -> None:
     locked, requirements_by_extra = pins(), project()
-    names = needed([requirement for extra in ("", *DEMO) for requirement in requirements_by_extra[extra]], locked)
+    names = needed_packages(
+        [requirement for extra in ("", *DEMO) for requirement in requirements_by_extra[extra]], locked
+    )
     assert pins(DEMO_LOCK) == {name: locked[name] for name in names}
 
 

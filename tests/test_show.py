@@ -143,10 +143,10 @@ def test_the_diagram_follows_the_grammar_and_joins_what_it_draws(flow: Operator[
             assert frames >= 0
     assert frames == 0
     assert {name for edge in edges for name in edge} == nodes
-    assert _reached("taken", edges) == nodes
+    assert _reachable_from("taken", edges) == nodes
 
 
-def _reached(start: str, edges: list[tuple[str, str]]) -> set[str]:
+def _reachable_from(start: str, edges: list[tuple[str, str]]) -> set[str]:
     reached, open_ = {start}, [start]
     while open_:
         here = open_.pop()
@@ -182,14 +182,16 @@ def test_the_picture_draws_what_the_diagram_draws_without_overlaps(flow: Operato
         assert x + w <= width
         assert y + h <= height
     for item, other_box in combinations(nodes, 2):
-        assert _apart(item, other_box)
+        assert _are_apart(item, other_box)
     for frame in frames:  # a node is in a frame or beside it
         for node in nodes:
             inside = frame[0] <= node[0] and node[0] + node[2] <= frame[0] + frame[2]
-            assert _apart(node, frame) or (inside and frame[1] <= node[1] and node[1] + node[3] <= frame[1] + frame[3])
+            assert _are_apart(node, frame) or (
+                inside and frame[1] <= node[1] and node[1] + node[3] <= frame[1] + frame[3]
+            )
 
 
-def _apart(box: tuple[float, float, float, float], other_box: tuple[float, float, float, float]) -> bool:
+def _are_apart(box: tuple[float, float, float, float], other_box: tuple[float, float, float, float]) -> bool:
     (x, y, w, h), (a, b, c, d) = box, other_box
     return x + w <= a or a + c <= x or y + h <= b or b + d <= y
 

@@ -6,7 +6,7 @@ import pytest
 
 from spolia.core.fingerprint.definition import Module, hash_definition
 from tests.cases import check_each
-from tests.versions import recorded, refresh, sources, stale
+from tests.versions import read_record, refresh, sources, stale
 
 SOURCE = '''
 from spolia.ranking import fused
@@ -40,12 +40,12 @@ RANKING = "def fused(text):\n    return text * K\n\nK = 60\n"
 
 @pytest.mark.slow
 def test_no_operator_has_changed_under_its_version() -> None:
-    assert stale(sources(), recorded()) == [], "count the version up, then: make versions"
+    assert stale(sources(), read_record()) == [], "count the version up, then: make versions"
 
 
 @pytest.mark.slow
 def test_every_operator_is_recorded() -> None:
-    now, recorded_versions = sources(), recorded()
+    now, recorded_versions = sources(), read_record()
     new = [name for name in now if name not in recorded_versions or recorded_versions[name][0] != now[name][0]]
     assert new == [], "write: make versions"
     assert [name for name in recorded_versions if name not in now] == [], "an operator is gone; write: make versions"

@@ -151,8 +151,8 @@ def encoders() -> Iterator[str]:
     if (result := read("training/language_model")) is not None:
         yield "\n## Language models\n"
         yield (
-            f"A model with random weights and 16 numbers a token, {result['steps']} steps on rows with the words of the "
-            "simulated reader: ln P of a token of the replies to other questions.\n"
+            f"A model with random weights and 16 numbers a token, {result['steps']} steps on rows with the words of "
+            "the simulated reader: ln P of a token of the replies to other questions.\n"
         )
         yield "| rows | method | before | after | difference | questions |"
         yield "|---|---|---|---|---|---|"

@@ -49,18 +49,18 @@ def modules() -> tuple[str, ...]:
 def classes(base: Any) -> list[Any]:
     """Public concrete classes below a base, in the order of their names."""
     modules()
-    kinds = {cls for cls in _below(base) if cls.__module__.partition(".")[0] == "spolia"}
+    kinds = {cls for cls in _subclasses_below(base) if cls.__module__.partition(".")[0] == "spolia"}
     public = [cls for cls in kinds if not inspect.isabstract(cls) and not cls.__qualname__.startswith("_")]
     excluded = (*APART, HOLDS_GOLD)
     listed = [cls for cls in public if "<locals>" not in cls.__qualname__ and not cls.__module__.startswith(excluded)]
     return sorted(listed, key=lambda cls: (cls.__qualname__, cls.__module__))
 
 
-def _below(base: type) -> Iterator[type]:
+def _subclasses_below(base: type) -> Iterator[type]:
     kinds: list[type] = base.__subclasses__()
     for cls in kinds:
         yield cls
-        yield from _below(cls)
+        yield from _subclasses_below(cls)
 
 
 def operators() -> list[type[Operator[Any, Any]]]:
@@ -76,8 +76,8 @@ def written_in_flows() -> frozenset[type]:
     while open_:
         cls = open_.pop()
         kinds.add(cls)
-        for kind in _held(cls):
-            open_ += [part for part in (kind, *_below(kind)) if part in values() and part not in kinds]
+        for kind in _kinds_held(cls):
+            open_ += [part for part in (kind, *_subclasses_below(kind)) if part in values() and part not in kinds]
     return frozenset(kinds)
 
 
@@ -90,18 +90,18 @@ def _is_address(cls: type) -> bool:
     return is_dataclass(cls) and hasattr(cls, "scoped") and hasattr(cls, "fingerprint")
 
 
-def _held(cls: Any) -> Iterator[type]:
+def _kinds_held(cls: Any) -> Iterator[type]:
     hints = get_type_hints(cls)
     for f in fields(cls):
         if f.compare:
-            yield from _named(hints[f.name])
+            yield from _named_kinds(hints[f.name])
 
 
-def _named(hint: Any) -> Iterator[type]:
+def _named_kinds(hint: Any) -> Iterator[type]:
     if isinstance(hint, type) and issubclass(hint, Value):
         yield hint
     origin = getattr(hint, "__origin__", None)
     if isinstance(origin, type) and issubclass(origin, Value):
         yield origin
     for arg in get_args(hint):
-        yield from _named(arg)
+        yield from _named_kinds(arg)

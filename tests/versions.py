@@ -26,7 +26,7 @@ def sources() -> Recorded:
     return {cls.type_id(): (cls.version, definition_digest(cls).hex()) for cls in operators()}
 
 
-def recorded() -> Recorded:
+def read_record() -> Recorded:
     """What was recorded."""
     if not RECORD.exists():
         return {}
@@ -82,7 +82,7 @@ def main() -> None:
         former_digests = json.loads(Path(sys.argv[sys.argv.index("--equal") + 1]).read_text("utf-8"))
         sys.stdout.write(f"{record_equal(former_digests)} digests stand for former ones.\n")
         return
-    recorded_versions = refresh(sources(), recorded())
+    recorded_versions = refresh(sources(), read_record())
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(list(pair))}" for name, pair in recorded_versions.items())
     RECORD.write_text(f"{{\n{lines}\n}}\n", "utf-8")
     sys.stdout.write(f"{len(recorded_versions)} operators recorded in {RECORD.name}.\n")

@@ -73,7 +73,7 @@ def prepared(folder: Path) -> int:
     return len(kept_questions)
 
 
-def measured(folder: Path) -> dict[str, Any]:
+def measure(folder: Path) -> dict[str, Any]:
     questions = prepared(folder / "aragog")
     (folder / "space.yaml").write_text(SPACE, "utf-8")
     objectives = {}
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        publish("aragog", measured(Path(folder)), options.out)
+        publish("aragog", measure(Path(folder)), options.out)
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ def run(cache: Path, *words: object) -> dict[str, Any]:
     return {"told": json.loads(ran.stdout), "cpu": cpu, "mib": mib, "wall": wall}
 
 
-def measured(folder: Path, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, rounds: int) -> dict[str, Any]:
     data, indexed = folder / "project" / "data", folder / "indexed"
     AutoRAG().write_files(data, *trial_data())
     config, changed = HERE / "autorag_trial.yaml", folder / "changed.yaml"
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        publish("autorag_trial", measured(Path(folder), options.rounds) | {"AutoRAG": AUTORAG}, options.out)
+        publish("autorag_trial", measure(Path(folder), options.rounds) | {"AutoRAG": AUTORAG}, options.out)
 
 
 if __name__ == "__main__":

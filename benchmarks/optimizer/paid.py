@@ -141,7 +141,7 @@ class SomeContexts(Contexts):
         self.count = whole.count
 
 
-def played(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, float, float]:
+def play(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, float, float]:
     """The regret in points, and the shares of calls and of scores that were asked."""
     random = np.random.default_rng(seed)
     questions = random.permutation(grid.scores.shape[1])[: grid.scores.shape[1] // 2]
@@ -209,7 +209,7 @@ def main() -> None:
     for kind, shares in SHARES.items():
         curves[kind] = []
         for share in shares:
-            plays = np.array([played(grid, kind, share, seed) for seed in range(options.seeds)])
+            plays = np.array([play(grid, kind, share, seed) for seed in range(options.seeds)])
             regret, calls, rows = plays.mean(axis=0).tolist()
             error = float(plays[:, 0].std() / np.sqrt(len(plays)))
             curves[kind].append({

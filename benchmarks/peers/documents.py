@@ -24,7 +24,7 @@ Side = Callable[[str, Path, Path], Callable[[str], Found]]
 """Gets the way, the folder and where to work; once it is called, all has been imported."""
 
 
-def embedded(text: str) -> Any:
+def embed_text(text: str) -> Any:
     """A vector float32[384] of length 1: the words, counted by a hash."""
     vector = np.zeros(DIMENSION, dtype=np.float32)
     for word in text.lower().split():
@@ -51,7 +51,7 @@ def spolia() -> Side:
             return self.name
 
         def embed(self, texts: Sequence[str], *, kind: str) -> Any:
-            return np.stack([embedded(text) for text in texts])
+            return np.stack([embed_text(text) for text in texts])
 
         def tokens(self, texts: Sequence[str]) -> list[int]:
             return [len(text.split()) for text in texts]
@@ -74,7 +74,7 @@ def lazyllm() -> Side:
     from lazyllm.tools.rag import Document, Retriever
 
     def side(way: str, folder: Path, place: Path) -> Callable[[str], Found]:
-        options = {"embed": lambda text: embedded(text).tolist()} if way == "cosine" else {}
+        options = {"embed": lambda text: embed_text(text).tolist()} if way == "cosine" else {}
         document = Document(dataset_path=str(folder), manager=False, **options)
         document.create_node_group(name="block", transform=lines)
         retriever = Retriever(document, "block", way, topk=TOP_K)

@@ -155,7 +155,7 @@ class KeptVectors(MiniLM):
 VECTORS: dict[str, Any] = {}
 
 
-def asked(flow: Flow, items: Sequence[Item], sample: int = 0) -> list[Cell]:
+def ask_all(flow: Flow, items: Sequence[Item], sample: int = 0) -> list[Cell]:
     cells = []
     for item in items:
         with Run() as run, run.lane() as lane:
@@ -165,7 +165,7 @@ def asked(flow: Flow, items: Sequence[Item], sample: int = 0) -> list[Cell]:
     return cells
 
 
-def written(trainer: ClassifierTrainer, folder: Path) -> TrainedWeights:
+def write_weights(trainer: ClassifierTrainer, folder: Path) -> TrainedWeights:
     """The weights of a trainer, as `train` writes them."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / JSON).write_text(json.dumps(trainer.weights(), sort_keys=True))
@@ -184,7 +184,9 @@ class Folded(NamedTuple):
     training_cpu_s: float
 
 
-def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], items: Sequence[Item]) -> Folded:
+def train_in_folds(
+    make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], items: Sequence[Item]
+) -> Folded:
     """Train on four folds, and test on the fifth."""
     own, result = folds(items, OUTER), Folded([], [], {}, [], 0.0)
     cpu_s = 0.0
@@ -197,19 +199,19 @@ def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], 
         for index in range(trainer.steps):
             trainer.step(index / trainer.steps)
         with tempfile.TemporaryDirectory() as folder:
-            weights = written(trainer, Path(folder))
+            weights = write_weights(trainer, Path(folder))
             cpu_s += time.process_time() - began
             classifier = TextClassifier.from_plain(trainer.part, weights.plain(trainer.part))
             new = [row for row in rows if own[row.item] == fold]
             result.rows.extend(new)
             result.chances.extend(classifier.probabilities([row[1:3] for row in new], trainer.embedder).tolist())
-            cells = asked(trainer.trained(weights), tested)
+            cells = ask_all(trainer.trained(weights), tested)
         result.cells.update(zip((item.id for item in tested), cells, strict=True))
         result.notes.append(trainer.notes[-1])
     return result._replace(training_cpu_s=round(cpu_s, 1))
 
 
-def compared(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: str) -> dict[str, Any]:
+def compare_policies(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: str) -> dict[str, Any]:
     """EM and tokens of each policy, and how they differ from one of them."""
     verdicts = {}
     for name, cell in cells.items():
@@ -229,7 +231,7 @@ def compared(cells: Mapping[str, Sequence[Cell]], items: Sequence[Item], base: s
     return verdicts
 
 
-def told(fold_result: Folded, labels: Sequence[str]) -> dict[str, Any]:
+def report_size(fold_result: Folded, labels: Sequence[str]) -> dict[str, Any]:
     """Accuracy and calibration on questions that no training had."""
     chances, truth = np.array(fold_result.chances), np.eye(len(labels))[[row.label for row in fold_result.rows]]
     right: dict[str, list[bool]] = {}
@@ -265,7 +267,8 @@ def part(
     rows = first.label_items(here.items, SEED)
     labelling = round(time.process_time() - began, 1)
     cells = {
-        name: asked(policy, here.items) if isinstance(policy, Operator) else policy for name, policy in policies.items()
+        name: ask_all(policy, here.items) if isinstance(policy, Operator) else policy
+        for name, policy in policies.items()
     }
     sizes = {}
     for size, reads in (("features", None), ("features and vectors", embedder))[: 1 + (embedder is not None)]:
@@ -275,18 +278,18 @@ def part(
             vars(instance).update({name: entry for name, entry in vars(first).items() if name == "gold_flags"})
             return instance
 
-        fold_result = folded(build_trainer, rows, here.items)
-        sizes[size] = told(fold_result, first.labels)
+        fold_result = train_in_folds(build_trainer, rows, here.items)
+        sizes[size] = report_size(fold_result, first.labels)
         cells[f"trained, {size}"] = [fold_result.cells[item.id] for item in here.items]
-    return {"labelling_cpu_s": labelling, "sizes": sizes, "flow": compared(cells, here.items, base)}
+    return {"labelling_cpu_s": labelling, "sizes": sizes, "flow": compare_policies(cells, here.items, base)}
 
 
 def router(here: World) -> dict[str, Any]:
     search = here.search(15)
-    arms = {name: asked(flow, here.items) for name, flow in strategies(here.reader, search).items()}
+    arms = {name: ask_all(flow, here.items) for name, flow in strategies(here.reader, search).items()}
     cheapest = [next((cell for cell in cells if cell.em == 1), cells[1]) for cells in zip(*arms.values(), strict=True)]
     policies = {"one": arms["one"], "several": arms["several"], "oracle": cheapest}
-    policies["simulated model"] = asked(adaptive_rag(here.reader, search), here.items)
+    policies["simulated model"] = ask_all(adaptive_rag(here.reader, search), here.items)
     return part(here, lambda reads: RouterTrainer(here.reader, search, reads), policies, "several", KeptVectors())
 
 
@@ -313,7 +316,7 @@ def pairs(here: World) -> dict[str, Any]:
 def verifier(here: World) -> dict[str, Any]:
     search = here.search(5)
     trainer = VerifierTrainer(here.reader, search)
-    rounds = [asked(trainer.untrained(), here.items, sample) for sample in range(3)]
+    rounds = [ask_all(trainer.untrained(), here.items, sample) for sample in range(3)]
     best = [
         next(
             (Cell(1.0, sum(cell.tokens for cell in cells[:index])) for index in (1, 2, 3) if cells[index - 1].em == 1),

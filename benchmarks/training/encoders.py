@@ -82,7 +82,7 @@ PARTS: dict[str, tuple[str, Callable[[Path], Trained]]] = {
 }
 
 
-def told(data: str, training: Trained) -> dict[str, Any]:
+def report_training(data: str, training: Trained) -> dict[str, Any]:
     names = ("sha256", "questions", "steps", "score", "cost", "settings", "notes")
     return {"data": data} | {name: training.card[name] for name in names}
 
@@ -95,10 +95,14 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        publish("encoders", {"parts": {name: told(*_made(name, folder)) for name in options.parts}}, options.out)
+        publish(
+            "encoders",
+            {"parts": {name: report_training(*_train_part(name, folder)) for name in options.parts}},
+            options.out,
+        )
 
 
-def _made(name: str, folder: Path) -> tuple[str, Trained]:
+def _train_part(name: str, folder: Path) -> tuple[str, Trained]:
     data, make = PARTS[name]
     return data, make(folder)
 

@@ -37,7 +37,7 @@ TUNING = {"sft": Tuning("sft", rate=0.01, rank=0, batch=4, max_tokens=3000)}
 POSITIONS, EVERY, SEED = 4000, 4, 0
 
 
-def written(kind: str, data: Path, out: Path) -> list[dict[str, Any]]:
+def write_rows(kind: str, data: Path, out: Path) -> list[dict[str, Any]]:
     """The rows of a kind, by the command line."""
     words = ["rows", kind, "--data", str(data), "--retriever", "bm25", "--llm", "simulated", "-o", str(out)]
     subprocess.run([sys.executable, "-m", "spolia", *words], check=True, stdout=subprocess.DEVNULL)
@@ -55,7 +55,7 @@ def likelihoods(model: LocalModel, rows: Sequence[dict[str, Any]]) -> dict[str, 
 
 
 def result(kind: str, folder: Path, steps: int) -> dict[str, Any]:
-    rows = written(kind, folder / "world", folder / f"{kind}.jsonl")
+    rows = write_rows(kind, folder / "world", folder / f"{kind}.jsonl")
     held_out_ids = set(sorted({row["id"] for row in rows})[::EVERY])
     learned, held_out_rows = (
         [row for row in rows if (row["id"] in held_out_ids) is is_held_out] for is_held_out in (False, True)

@@ -175,7 +175,7 @@ class Pool:
         return fold
 
 
-def fitted(pool: Pool, passes: int, trees: bool = False) -> list[Score]:
+def fit_passes(pool: Pool, passes: int, trees: bool = False) -> list[Score]:
     """Weights, pass after pass, as `spolia train ranker` fits them."""
     if trees:
         return [TreeFit(pool.examples).finish(TREES)]
@@ -208,7 +208,7 @@ def cross_validated(pool: Pool, passes: int, trees: bool = False) -> list[Ranked
     for fold in range(FOLDS):
         inside = [index for index, own_fold in enumerate(pool.folds) if own_fold == fold]
         outside = [index for index, own_fold in enumerate(pool.folds) if own_fold != fold]
-        weights = fitted(pool.some(outside), passes, trees)
+        weights = fit_passes(pool.some(outside), passes, trees)
         for index, ranking in zip(inside, rank(pool.some(inside), weights), strict=True):
             rankings[index] = ranking
     return rankings
@@ -247,7 +247,7 @@ def by_hand(pool: Pool) -> list[Ranked]:
     return rank(pool, [LinearScore(zeros, ones, weights)])
 
 
-def few(pool: Pool) -> list[float]:
+def train_on_few(pool: Pool) -> list[float]:
     """R@5 on the other folds' questions, trained on ten: the mean of some draws."""
     means = []
     for draw in range(DRAWS):
@@ -255,7 +255,7 @@ def few(pool: Pool) -> list[float]:
         other_indexes = [index for index, fold in enumerate(pool.folds) if fold != draw % FOLDS]
         chosen = random.Random(draw).sample(other_indexes, FEW)
         part = pool.some(indexes)
-        means.append(float(np.mean(recalls(part, rank(part, fitted(pool.some(chosen), 1)), 5))))
+        means.append(float(np.mean(recalls(part, rank(part, fit_passes(pool.some(chosen), 1)), 5))))
     return means
 
 
@@ -264,7 +264,7 @@ def recalls(pool: Pool, rankings: Sequence[Ranked], top_k: int) -> list[float]:
     return [len(gold.intersection(ranking[:top_k])) / len(gold) for gold, ranking in zip(golds, rankings, strict=True)]
 
 
-def scored(pool: Pool, rankings: Sequence[Ranked], against: Sequence[Ranked] | None = None) -> Row:
+def score_rankings(pool: Pool, rankings: Sequence[Ranked], against: Sequence[Ranked] | None = None) -> Row:
     """R@5 and the share of questions with all gold in the best ten, in percent; the gain over another ranking."""
     shares = recalls(pool, rankings, 5)
     sample = Sample(list(zip(shares, recalls(pool, against or rankings, 5), strict=True)))
@@ -292,7 +292,7 @@ def baselines(pool: Pool) -> dict[str, list[Ranked]]:
 KEPT = cache_folder() / "benchmarks" / "ranker"
 
 
-def kept(name: str, compute: Callable[[], Row]) -> Row:
+def load_row(name: str, compute: Callable[[], Row]) -> Row:
     """A row that was computed before by the same code; else it is computed."""
     sources = [*Path(learned.__file__).parent.glob("*.py"), Path(training.__file__), Path(__file__)]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()[:12]
@@ -332,7 +332,7 @@ def by_set(pool: Pool, name: str) -> list[int]:
     return [index for index, item in enumerate(pool.items) if item.type == name]
 
 
-def drawn(pool: Pool, at: Sequence[int]) -> Pool:
+def draw_pool(pool: Pool, at: Sequence[int]) -> Pool:
     return pool.some(random.Random(SEED).sample(list(at), min(EACH, len(at))))
 
 
@@ -343,14 +343,14 @@ def rows_of(pools: Pools, name: str, known_rows: Mapping[str, Row] = {}) -> dict
         return pools.own[name]
 
     def pool_others() -> Pool:
-        first, second = (drawn(pools.own[set], range(len(pools.own[set].items))) for set in SETS if set != name)
+        first, second = (draw_pool(pools.own[set], range(len(pools.own[set].items))) for set in SETS if set != name)
         return first + second
 
     def base(way: str) -> Row:
-        return scored(pool(), baselines(pool())[way])
+        return score_rankings(pool(), baselines(pool())[way])
 
     def learned_by(rankings: Callable[[], list[Ranked]]) -> Row:
-        return scored(pool(), rankings(), baselines(pool())["RRF"])
+        return score_rankings(pool(), rankings(), baselines(pool())["RRF"])
 
     ways: dict[str, Callable[[], list[Ranked]]] = {
         "hand weights": lambda: by_hand(pool()),
@@ -359,14 +359,14 @@ def rows_of(pools: Pools, name: str, known_rows: Mapping[str, Row] = {}) -> dict
         "own questions": lambda: cross_validated(pool(), 2),
         "boosted trees": lambda: cross_validated(pool(), 1, trees=True),
         "graph": lambda: by_graph(pool()),
-        "other sets": lambda: rank(pool(), fitted(pool_others(), 2)),
+        "other sets": lambda: rank(pool(), fit_passes(pool_others(), 2)),
     }
     rows: dict[str, Callable[[], Row]] = {
         **{name_of_base: lambda which=name_of_base: base(which) for name_of_base in ("BM25", "MiniLM", "RRF")},
         **{way: lambda do=do: learned_by(do) for way, do in ways.items()},
-        "ten questions, one pass": lambda: {"R@5": {"mean": 100 * float(np.mean(few(pool())))}},
+        "ten questions, one pass": lambda: {"R@5": {"mean": 100 * float(np.mean(train_on_few(pool())))}},
     }
-    return {way: known_rows.get(way) or kept(f"{name}/{way}", compute) for way, compute in rows.items()}
+    return {way: known_rows.get(way) or load_row(f"{name}/{way}", compute) for way, compute in rows.items()}
 
 
 def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
@@ -379,30 +379,31 @@ def merged_rows(pools: Pools) -> dict[str, dict[str, Row]]:
         pool = select_rows(name)
         rrf = baselines(pool)["RRF"]
         if way == "RRF":
-            return scored(pool, rrf)
+            return score_rankings(pool, rrf)
         if way == "own questions":
-            return scored(pool, cross_validated(pool, 2), rrf)
-        first, second = (drawn(select_rows(set), range(len(select_rows(set).items))) for set in SETS if set != name)
-        return scored(pool, rank(pool, fitted(first + second, 2)), rrf)
+            return score_rankings(pool, cross_validated(pool, 2), rrf)
+        first, second = (draw_pool(select_rows(set), range(len(select_rows(set).items))) for set in SETS if set != name)
+        return score_rankings(pool, rank(pool, fit_passes(first + second, 2)), rrf)
 
     ways = ("RRF", "own questions", "other sets")
     return {
-        name: {way: kept(f"merged/{name}/{way}", lambda n=name, w=way: compute(n, w)) for way in ways} for name in SETS
+        name: {way: load_row(f"merged/{name}/{way}", lambda n=name, w=way: compute(n, w)) for way in ways}
+        for name in SETS
     }
 
 
-def everything(pools: Pools) -> Pool:
+def shipped_pool(pools: Pools) -> Pool:
     """What the shipped weights are trained on."""
-    first, second, third = (drawn(pools.own[name], range(len(pools.own[name].items))) for name in SETS)
+    first, second, third = (draw_pool(pools.own[name], range(len(pools.own[name].items))) for name in SETS)
     return first + second + third
 
 
 def cost(pools: Pools) -> Row:
     """CPU-ms of a question beyond what hybrid search does, by the passages of the pool; training; size."""
     began = time.process_time()
-    training_set = everything(pools)
+    training_set = shipped_pool(pools)
     features_cpu_s = sum(pools.own[name].cpu_ms * min(EACH, len(pools.own[name].items)) / 1000 for name in SETS)
-    weights = fitted(training_set, 2)
+    weights = fit_passes(training_set, 2)
     trained = time.process_time() - began
     costs = {}
     for name, pool in [*pools.own.items(), (MERGED, pools.merged)]:
@@ -430,7 +431,7 @@ def single_hop(pools: Pools) -> Row:
     data = DataSet(str(DATA / SINGLE))
     group, items = index_passages(data, EMBEDDER), data.sample(400, SEED)
     pool, flow = Pool.of(group, items), hybrid(group, EMBEDDER, top_k=1)
-    ours = recalls(pool, rank(pool, fitted(everything(pools), 2)), 1)
+    ours = recalls(pool, rank(pool, fit_passes(shipped_pool(pools), 2)), 1)
     theirs = [float(flow(Query(item.question)).hits[0].node.document in item.documents) for item in items]
     sample = Sample(list(zip(ours, theirs, strict=True)))
     return {
@@ -475,9 +476,9 @@ def main() -> None:
     result = {
         "questions": {name: sum(1 for _ in DataSet(str(DATA / name)).items()) for name in SETS},
         "own_pools": {name: rows_of(pools, name) for name in SETS},
-        "single_hop": kept("single hop", lambda: single_hop(pools)),
+        "single_hop": load_row("single hop", lambda: single_hop(pools)),
         "merged_pool": merged_rows(pools),
-        "cost": kept("cost", lambda: cost(pools)),
+        "cost": load_row("cost", lambda: cost(pools)),
     }
     publish("ranker", result, options.out)
 

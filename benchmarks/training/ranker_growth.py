@@ -40,7 +40,7 @@ EMBEDDER = HashingEmbedder(384)
 PASSAGES_A_PERSON, QUESTIONS = 2.72, 60
 
 
-def measured(folder: Path) -> dict[str, float]:
+def measure(folder: Path) -> dict[str, float]:
     """The set-up in this process, and the mean over some questions."""
     data = DataSet(str(folder / "world"))
     group, items = index_passages(data, EMBEDDER, folder=folder), [item for item in data.items() if item.gold]
@@ -65,7 +65,7 @@ def measured(folder: Path) -> dict[str, float]:
     return {"set_up_s": round(set_up, 2), "question_ms": round(1000 * seconds, 2), "peak_mb": round(peak)}
 
 
-def grown(passages: int) -> dict[str, Any]:
+def measure_in_child(passages: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         FictionalWorld(7, people=round(passages / PASSAGES_A_PERSON), questions=QUESTIONS).write(folder / "world")
@@ -96,9 +96,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "ranker_growth.json")
     options = parser.parse_args()
     if options.of:
-        print(json.dumps(measured(options.of)))
+        print(json.dumps(measure(options.of)))
         return
-    publish("ranker_growth", {"sizes": [grown(count) for count in options.passages]}, options.out)
+    publish("ranker_growth", {"sizes": [measure_in_child(count) for count in options.passages]}, options.out)
 
 
 if __name__ == "__main__":

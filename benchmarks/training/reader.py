@@ -69,7 +69,7 @@ def gold_paragraph(query: Query) -> Ranking:
     return Ranking(query, (Hit(GOLD[query.question], 1.0),))
 
 
-def told(step: int, steps: int, loss: float, validation: float | None) -> None:
+def print_progress(step: int, steps: int, loss: float, validation: float | None) -> None:
     if validation is not None:
         print(f"{time.strftime('%T')} step {step} of {steps}: loss {loss:.3f}, on others {validation:.3f}", flush=True)
 
@@ -100,7 +100,7 @@ def trained_reader(steps: int, seed: int, folder: Path) -> Trained:
         learned, [*fold(sets[1], "dev"), *DataSet(str(DATA / ASKED)).items()]
     )  # refuses what is shared
     part = SpanReaderTrainer(Corpus(str(folder / "none")).group(), None, texts)
-    return train(part, learned, folder, kept_apart=(), steps=steps, seed=seed, on_progress=told)
+    return train(part, learned, folder, kept_apart=(), steps=steps, seed=seed, on_progress=print_progress)
 
 
 def fold(data: DataSet, name: str) -> list[Item]:

@@ -115,7 +115,7 @@ def _bare(question: str) -> str:
     return next((question.removeprefix(phrase) for phrase in LOOKED_UP if question.startswith(phrase)), question)
 
 
-def sampled(name: str, items: Sequence[Item], n: int, folder: Path) -> list[SampledChain]:
+def load_chains(name: str, items: Sequence[Item], n: int, folder: Path) -> list[SampledChain]:
     """The chains of a set; from the file where they are already."""
     file = folder / f"{name}-{n}.json"
     if not file.exists():
@@ -149,7 +149,7 @@ def auc(scores: Sequence[float], labels: Sequence[bool]) -> float:
     return won / (len(positives) * len(lacking))
 
 
-def judged(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any]:
+def judge_rule(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any]:
     """What a rule that ends chains comes to."""
     by_item: dict[str, list[float]] = {}
     for chain, end in zip(chains, ends, strict=True):
@@ -166,7 +166,9 @@ def judged(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[str, Any
     }
 
 
-def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: int, embedder: Embedder | None) -> Any:
+def judge_classifier(
+    items: Sequence[Item], chains: Sequence[SampledChain], hidden: int, embedder: Embedder | None
+) -> Any:
     """A size of the classifier, trained and asked in five folds."""
     tested, values, thresholds = list[SampledChain](), list[list[float]](), list[float]()
     began = time.process_time()
@@ -208,7 +210,7 @@ def fine_tuned(items: Sequence[Item], chains: Sequence[SampledChain]) -> Any:
     probabilities = [trainer.probabilities(prefixes_of(chain)) for chain in tested]
     return asked_of(tested, probabilities, [threshold] * len(tested)) | {
         "thresholds": [round(threshold, 3)], "steps": trainer.steps, "questions": len({chain.item for chain in tested}),
-        "none": judged(tested, [len(chain.exact) for chain in tested]), "training_cpu_s": round(seconds, 1),
+        "none": judge_rule(tested, [len(chain.exact) for chain in tested]), "training_cpu_s": round(seconds, 1),
     }  # fmt: skip
 
 
@@ -227,21 +229,21 @@ def asked_of(
         labels += [number == chain.pairs_needed for number in range(1, decided + 1)]
     right = [(score >= 0.5) is label for score, label in zip(scores, labels, strict=True)]
     figures = {"AUC": round(auc(scores, labels), 3), "accuracy": round(100 * fmean(right), 1)}
-    return judged(tested, ends) | {"lengths": by_length(tested, ends)} | figures
+    return judge_rule(tested, ends) | {"lengths": by_length(tested, ends)} | figures
 
 
 def by_length(chains: Sequence[SampledChain], ends: Sequence[int]) -> dict[int, Any]:
     """EM, F1 and ATC where chains have at most 1, 2, … pairs."""
     rows = {}
     for step_limit in range(1, STEPS + 1):
-        row = judged(chains, [min(end, step_limit) for end in ends])
+        row = judge_rule(chains, [min(end, step_limit) for end in ends])
         rows[step_limit] = {name: row[name] for name in ("EM", "F1", "ATC")}
     return rows
 
 
-def measured(name: str, n: int, folder: Path, vectors: bool, tuned: bool) -> dict[str, Any]:
+def measure(name: str, n: int, folder: Path, vectors: bool, tuned: bool) -> dict[str, Any]:
     items = [item for item in DataSet(str(DATA / name)).items() if item.decomposition]
-    chains = sampled(name, items, n, folder)
+    chains = load_chains(name, items, n, folder)
     rows = sufficiency_rows(chains)
     lengths = [len(chain.exact) for chain in chains]
     first = [chain.pairs_needed or len(chain.exact) for chain in chains]
@@ -255,10 +257,10 @@ def measured(name: str, n: int, folder: Path, vectors: bool, tuned: bool) -> dic
         "rows": len(rows),
         "sufficient_rows": sum(row.sufficient for row in rows),
         "policies": {
-            policy: judged(chains, ends) | {"lengths": by_length(chains, ends)}
+            policy: judge_rule(chains, ends) | {"lengths": by_length(chains, ends)}
             for policy, ends in (("none", lengths), ("oracle", first))
         }
-        | {size: classified(items, chains, *settings) for size, settings in sizes.items()}
+        | {size: judge_classifier(items, chains, *settings) for size, settings in sizes.items()}
         | ({"MiniLM, fine-tuned, one fold": fine_tuned(items, chains)} if tuned else {}),
     }
 
@@ -274,7 +276,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         reports_by_name = {
-            name: measured(name, options.chains or n, folder, options.vectors, options.fine_tuned)
+            name: measure(name, options.chains or n, folder, options.vectors, options.fine_tuned)
             for name, n in SETS.items()
         }
     note = "chains of the simulated reader; no language model was asked"

@@ -113,14 +113,14 @@ def tei_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     if len(asked["texts"]) > 32:
         reason = f"batch size {len(asked['texts'])} > maximum allowed batch size 32"
         return 422, {"error": reason, "error_type": "Validation"}
-    return 200, sorted(scored(asked["query"], asked["texts"], "score"), key=lambda row: -row["score"])
+    return 200, sorted(score_texts(asked["query"], asked["texts"], "score"), key=lambda row: -row["score"])
 
 
 def cohere_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     """`POST /v2/rerank`."""
     if odd := asked.keys() - {"model", "query", "documents", "top_n", "max_tokens_per_doc", "priority"}:
         return 400, {"message": f"unknown field: {min(odd)}"}
-    rows = scored(asked["query"], asked["documents"], "relevance_score")[: asked["top_n"]]
+    rows = score_texts(asked["query"], asked["documents"], "relevance_score")[: asked["top_n"]]
     meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
     return 200, {"id": "07734bd2", "results": rows, "meta": meta}
 
@@ -128,15 +128,15 @@ def cohere_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
 def jina_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     """`POST /v1/rerank`: texts, or as of jina-reranker-m0 objects with a text or a picture in base64."""
     passages = [
-        document if isinstance(document, str) else document.get("text") or seen(document["image"])
+        document if isinstance(document, str) else document.get("text") or colour_of(document["image"])
         for document in asked["documents"]
     ]
-    rows = scored(asked["query"], passages, "relevance_score")[: asked["top_n"]]
+    rows = score_texts(asked["query"], passages, "relevance_score")[: asked["top_n"]]
     assert asked["return_documents"] is False
     return 200, {"model": asked["model"], "object": "list", "usage": {"total_tokens": 815}, "results": rows}
 
 
-def seen(picture: str) -> str:
+def colour_of(picture: str) -> str:
     """The colour of a picture's first point as a word, which is what this model reads in it."""
     point = Image.open(io.BytesIO(base64.b64decode(picture, validate=True))).convert("RGB").getpixel((0, 0))
     return {(255, 0, 0): "red", (0, 0, 255): "blue"}.get(point, "grey")  # type: ignore[arg-type]
@@ -146,13 +146,13 @@ def voyage_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     """`POST /v1/rerank`: `top_k`, and any other name is refused."""
     if odd := asked.keys() - {"model", "query", "documents", "top_k", "return_documents", "truncation"}:
         return 400, {"detail": f"Argument '{min(odd)}' is not supported by our API"}
-    rows = scored(asked["query"], asked["documents"], "relevance_score")[: asked["top_k"]]
+    rows = score_texts(asked["query"], asked["documents"], "relevance_score")[: asked["top_k"]]
     return 200, {"object": "list", "data": rows, "model": asked["model"], "usage": {"total_tokens": 26}}
 
 
 def vllm_rerank(asked: Mapping[str, Any]) -> tuple[int, Any]:
     """`POST /v1/rerank`: each row repeats its text."""
-    rows = scored(asked["query"], asked["documents"], "relevance_score")[: asked["top_n"]]
+    rows = score_texts(asked["query"], asked["documents"], "relevance_score")[: asked["top_n"]]
     rows = [row | {"document": {"text": asked["documents"][row["index"]], "multi_modal": None}} for row in rows]
     return 200, {"id": "rerank-1", "model": asked["model"], "usage": {"total_tokens": 56}, "results": rows}
 
@@ -167,7 +167,7 @@ RERANKERS: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], tuple[int,
 """By form: what the user writes after the address, the path, and how it answers."""
 
 
-def scored(query: str, texts: list[str], name: str) -> list[dict[str, Any]]:
+def score_texts(query: str, texts: list[str], name: str) -> list[dict[str, Any]]:
     """Best first, the share of the query's words that a text has."""
     words = set(query.lower().split())
     rows = [

@@ -37,11 +37,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(folder: Path, tmp_path: Path, spolia: Spolia) -> Path:
     new_store = tmp_path / "notes.spolia"
-    assert indexed(spolia, folder, new_store).code == 0
+    assert index_folder(spolia, folder, new_store).code == 0
     return new_store
 
 
-def indexed(spolia: Spolia, folder: Path, store: Path, *more: object) -> Ran:
+def index_folder(spolia: Spolia, folder: Path, store: Path, *more: object) -> Ran:
     return spolia(
         "index", folder, "--store", store, "--no-vectors", "--readers", folder.parent / "readers.txt", "--json", *more
     )
@@ -110,7 +110,7 @@ def test_other_readers_hold_at_once_and_change_nothing_else(spolia: Spolia, fold
         "plan", folder, "--store", store, "--readers", folder.parent / "readers.txt", "--no-vectors", "--json"
     )
     assert plan.json["changed"] == ["sea/secret.txt", "sea/tides.txt"]
-    assert indexed(spolia, folder, store).json["changed"] == 2
+    assert index_folder(spolia, folder, store).json["changed"] == 2
     ran = spolia("search", "tide", "--store", store, "--json", *principals("bob"))
     assert {hit["uri"] for hit in ran.json["hits"]} == {"salt.txt", "sea/secret.txt", "sea/tides.txt"}
     ran = spolia("search", "tide", "--store", store, "--json", *principals("ann", "captain"))
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_understood_opens_nothing(
     (tmp_path / "readers.txt").unlink()
     if lines is not None:
         (tmp_path / "readers.txt").write_bytes(lines.encode("utf-8", "surrogateescape"))
-    ran = indexed(spolia, folder, tmp_path / "notes.spolia")
+    ran = index_folder(spolia, folder, tmp_path / "notes.spolia")
     assert ran.code == 2
     assert said in ran.json["error"]["message"]
     corpus = Corpus(str(tmp_path / "notes.spolia"))

@@ -44,7 +44,7 @@ def store(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "n.spolia"
 
 
-def listed(spolia: Spolia, store: Path, *where: str) -> list[str]:
+def list_uris(spolia: Spolia, store: Path, *where: str) -> list[str]:
     conditions = [part for condition in where for part in ("--where", condition)]
     ran = spolia("docs", "list", "--store", store, "--json", *conditions)
     assert ran.code == (0 if ran.json["documents"] else 6)
@@ -98,11 +98,11 @@ def test_a_narrow_terminal_shows_a_line_for_each_document(
     ],
 )
 def test_conditions_on_metadata(spolia: Spolia, store: Path, condition: str, found: list[str]) -> None:
-    assert listed(spolia, store, condition) == found
+    assert list_uris(spolia, store, condition) == found
 
 
 def test_conditions_hold_together(spolia: Spolia, store: Path) -> None:
-    assert listed(spolia, store, "file_type=txt", "year>=2029") == ["blank.txt"]
+    assert list_uris(spolia, store, "file_type=txt", "year>=2029") == ["blank.txt"]
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_a_removed_document_comes_back_with_its_file(spolia: Spolia, folder: Pat
     assert ran.code == 0
     assert "another file has the same" in ran.out
     assert "the next `spolia index` adds it again" in ran.err
-    assert "copy.txt" not in listed(spolia, store)
+    assert "copy.txt" not in list_uris(spolia, store)
     assert [node["text"] for node in spolia("docs", "chunks", "salt.txt", "--store", store, "--json").json["nodes"]]
     assert spolia("docs", "remove", "salt.txt", "--store", store, "--json").json["shared"] is False
     assert spolia("index", folder, "--store", store, "--no-vectors", "--json").json["added"] == 2
-    assert "copy.txt" in listed(spolia, store)
+    assert "copy.txt" in list_uris(spolia, store)
 
 
 def test_a_text_that_was_added_stays_until_it_is_removed(spolia: Spolia, folder: Path, tmp_path: Path) -> None:
@@ -216,11 +216,11 @@ def test_a_text_that_was_added_stays_until_it_is_removed(spolia: Spolia, folder:
     spolia("index", folder, "--store", store, "--no-vectors")
     add_texts(Corpus(str(store)), {"memo": "Whelks live under the pier."})
     spolia("index", folder, "--store", store, "--no-vectors")
-    (uri,) = [uri for uri in listed(spolia, store) if "memo" in uri]
+    (uri,) = [uri for uri in list_uris(spolia, store) if "memo" in uri]
     ran = spolia("docs", "remove", uri, "--store", store)
     assert "nothing brings it back" in ran.err
     spolia("index", folder, "--store", store, "--no-vectors")
-    assert uri not in listed(spolia, store)
+    assert uri not in list_uris(spolia, store)
 
 
 def test_only_what_was_read_out_of_a_container_goes_with_it(spolia: Spolia, folder: Path, tmp_path: Path) -> None:
@@ -231,14 +231,14 @@ def test_only_what_was_read_out_of_a_container_goes_with_it(spolia: Spolia, fold
     spolia("index", folder, "--store", store, "--no-vectors")
     add_texts(Corpus(str(store)), {name: f"On {name}." for name in ("notes", "notes/today", "notes/today/x", "notes2")})
     assert spolia("docs", "remove", "text:notes", "--store", store, "--json").json["parts"] == []
-    texts = {uri for uri in listed(spolia, store) if uri.startswith("text:")}
+    texts = {uri for uri in list_uris(spolia, store) if uri.startswith("text:")}
     assert texts == {"text:notes/today", "text:notes/today/x", "text:notes2"}
     assert "comes back when that is read again" in spolia("docs", "remove", "box.zip/b.txt", "--store", store).err
     ran = spolia("docs", "remove", "box.zip", "--store", store)
     assert "removed box.zip with 1 in it" in ran.out
-    assert not [uri for uri in listed(spolia, store) if "box" in uri]
+    assert not [uri for uri in list_uris(spolia, store) if "box" in uri]
     spolia("index", folder, "--store", store, "--no-vectors")
-    assert {"box.zip/b.txt", "box.zip/in/a.txt"} <= set(listed(spolia, store))
+    assert {"box.zip/b.txt", "box.zip/in/a.txt"} <= set(list_uris(spolia, store))
 
 
 def test_the_report_as_a_page(spolia: Spolia, store: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Scripted(OpenAIServer):
         return ServedReply(documents.model().generate(Prompt(messages)).text)
 
 
-def asked(server: OpenAIServer, *, n: int = 4, out: str = "data") -> tuple[str, ...]:
+def question_command(server: OpenAIServer, *, n: int = 4, out: str = "data") -> tuple[str, ...]:
     """The command that makes so many questions with the server's model."""
     store = ("--store", "notes.spolia", "--llm", server.url, "--model", "m")
     return ("questions", *store, "--n", str(n), "-o", out)
@@ -49,13 +49,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_a_data_set_is_made_reviewed_and_measured(spolia: Spolia, place: Path) -> None:
     with Scripted() as server:
-        command = asked(server)
+        command = question_command(server)
         ran = spolia(*command, "--json")
         assert ran.code == 5, ran.err  # one of four could be made
         assert (ran.json["questions"], ran.json["spent"]["calls"]) == (1, 10)
         assert ran.json["dropped"]["KeepAnswered"] == {"its passages do not answer it": 1}
         assert ran.json["missing"] == {"factoid": 3}
-        second_result = spolia(*asked(server, out="again"), "--json")
+        second_result = spolia(*question_command(server, out="again"), "--json")
         assert second_result.json["spent"]["calls"] == 0
         assert len(server.requests) == 10
     assert (place / "data/questions.jsonl").read_bytes() == (place / "again/questions.jsonl").read_bytes()
@@ -100,7 +100,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> None:
 @pytest.mark.slow
 def test_an_estimate_asks_and_writes_nothing(spolia: Spolia, place: Path) -> None:
     with Scripted() as server:
-        ran = spolia(*asked(server), "--types", "factoid=10,unanswerable=5", "--estimate", "--json")
+        ran = spolia(*question_command(server), "--types", "factoid=10,unanswerable=5", "--estimate", "--json")
         assert ran.code == 0, ran.err
         assert not server.requests
     assert {name: row["calls"] for name, row in ran.json["estimate"].items()} == {"factoid": 40, "unanswerable": 15}
@@ -124,11 +124,11 @@ def test_a_recipe_of_ones_own_is_a_flow_file(spolia: Spolia, place: Path) -> Non
     (place / "recipe.yaml").write_text(RECIPE)
     (place / "other.yaml").write_text("- BM25: {group: {use: chunks}}\n")
     with Scripted() as server:
-        ran = spolia(*asked(server, n=1), "--recipe", "recipe.yaml", "--json")
+        ran = spolia(*question_command(server, n=1), "--recipe", "recipe.yaml", "--json")
         assert (ran.code, ran.json["questions"]) == (0, 1), ran.err
         assert "KeepSelfContained" not in ran.json["dropped"]
         assert str(dict(next(iter(DataSet("data").items(stored=True))).meta)["filters"]).count("Keep") == 2
-        refused = spolia(*asked(server, out="more"), "--recipe", "other.yaml")
+        refused = spolia(*question_command(server, out="more"), "--recipe", "other.yaml")
     assert refused.code == 2
     assert "Write a sampler" in refused.err
 
@@ -158,7 +158,7 @@ def test_types_without_a_meaning_are_refused(types: str) -> None:
 @pytest.mark.slow
 def test_a_larger_budget_goes_on_in_the_same_folder_until_people_have_reviewed_it(spolia: Spolia, place: Path) -> None:
     with Scripted() as server:
-        command = asked(server)
+        command = question_command(server)
         ran = spolia(*command, "--budget-calls", 9, "--json")
         assert (ran.json["stopped"], ran.json["spent"]["calls"]) == ({"factoid": "budget"}, 9)
         ran = spolia(*command, "--json")
@@ -181,7 +181,7 @@ def test_a_model_whose_replies_are_of_no_use_is_not_asked_for_every_passage(
     spolia: Spolia, place: Path, reply: ServedReply
 ) -> None:
     with OpenAIServer(reply) as server:
-        ran = spolia(*asked(server, n=100), "--json")
+        ran = spolia(*question_command(server, n=100), "--json")
         assert (ran.code, ran.json["questions"], ran.json["stopped"]) == (4, 0, {"factoid": "model"})
         assert len(server.requests) <= 8  # of four passages, each asked again once at most
     assert not (place / "data/questions.jsonl").exists()
@@ -199,7 +199,7 @@ class Slow(Scripted):
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(spolia: Spolia, place: Path) -> None:
     with Slow() as server:
-        command = asked(server)
+        command = question_command(server)
         whole = [sys.executable, "-m", "spolia", *command]
         with subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
             deadline = time.monotonic() + 60

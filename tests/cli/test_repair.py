@@ -24,7 +24,7 @@ def store(spolia: Spolia, tmp_path: Path) -> Path:
     return tmp_path / "d.spolia"
 
 
-def changed(store: Path) -> None:
+def change_database(store: Path) -> None:
     """Wherever the database says owls, it says awls."""
     path = store / "corpus.db"
     content = path.read_bytes()
@@ -34,7 +34,7 @@ def changed(store: Path) -> None:
 
 def test_a_changed_byte_is_found_by_the_doctor_and_mended(spolia: Spolia, store: Path) -> None:
     assert spolia("doctor", "--deep", "--store", store, "--json").json["sound"] is True
-    changed(store)
+    change_database(store)
     ran = spolia("doctor", "--deep", "--store", store, "--json")
     assert (ran.code, ran.json["sound"]) == (3, False)
     assert ["rows of documents" in message or "rows of nodes" in message for message in ran.json["damaged"]] == [
@@ -50,7 +50,7 @@ def test_a_changed_byte_is_found_by_the_doctor_and_mended(spolia: Spolia, store:
 
 
 def test_what_cannot_be_read_again_is_named(spolia: Spolia, store: Path, tmp_path: Path) -> None:
-    changed(store)
+    change_database(store)
     (tmp_path / "docs").rename(tmp_path / "elsewhere")
     ran = spolia("repair", "--store", store)
     assert ran.code == 3
@@ -80,7 +80,7 @@ def test_of_many_lines_the_first_ones_and_their_number_are_shown(
     spolia: Spolia, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spolia.cli.commands.doctor.SHOWN", 1)
-    changed(store)
+    change_database(store)
     ran = spolia("repair", "--store", store)
     assert [line.partition(":")[0] for line in ran.out.splitlines()] == ["mended", "mended"]
     assert "mended: 1 more. To list all: spolia repair --json" in ran.out

@@ -46,7 +46,7 @@ def asked(value: Ranking) -> Any:
     return Ask(ScriptedModel(("one\ntwo",)), role)(Brief.from_texts(question=value.query.text))
 
 
-def recorded(path: Path, flow: Operator[Any, Any], value: Any, values: bool = True, **run: Any) -> str:
+def record_run(path: Path, flow: Operator[Any, Any], value: Any, values: bool = True, **run: Any) -> str:
     with Runs(path, values=values) as runs, Run(journal=runs.journal, **run) as current_run:
         flow(value)
     return current_run.id
@@ -54,7 +54,7 @@ def recorded(path: Path, flow: Operator[Any, Any], value: Any, values: bool = Tr
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    recorded(tmp_path / "runs.db", turned >> asked, ranking("a", "b", "c"))
+    record_run(tmp_path / "runs.db", turned >> asked, ranking("a", "b", "c"))
     return tmp_path / "runs.db"
 
 
@@ -91,7 +91,7 @@ def test_searching_keeps_values_unless_it_is_switched_off(spolia: Spolia, store:
 
 def test_values_are_shown_to_those_who_may_read_what_the_asker_could(spolia: Spolia, tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    recorded(path, turned >> asked, ranking("a", "b"), principal="ann", groups=("staff",))
+    record_run(path, turned >> asked, ranking("a", "b"), principal="ann", groups=("staff",))
     page = tmp_path / "run.html"
     for access in ((), ("--access", "ann"), ("--access", "bob", "--access", "staff")):
         outputs = [
@@ -140,7 +140,7 @@ def read(value: Ranking) -> Answer:
 def test_a_run_is_named_by_what_the_user_asked(spolia: Spolia, tmp_path: Path, flow: Operator[Any, Any]) -> None:
     path, page = tmp_path / "runs.db", tmp_path / "run.html"
     question = "Where is the seat of Olsen's employer?"
-    recorded(path, flow, Query("where is its seat?", question=question))
+    record_run(path, flow, Query("where is its seat?", question=question))
     on = ("--journal", path)
     assert spolia("trace", *on, "--json").json["runs"][0]["question"] == question
     assert spolia("trace", "last", *on, "--json").json["questions"] == [question]
@@ -151,7 +151,7 @@ def test_a_run_is_named_by_what_the_user_asked(spolia: Spolia, tmp_path: Path, f
 
 
 def test_a_run_whose_inputs_are_not_kept_says_so_beside_what_was_searched(spolia: Spolia, tmp_path: Path) -> None:
-    recorded(tmp_path / "runs.db", decomposed >> read, Query("Where is the seat of his employer?"), values=False)
+    record_run(tmp_path / "runs.db", decomposed >> read, Query("Where is the seat of his employer?"), values=False)
     on = ("--journal", tmp_path / "runs.db")
     (row,) = spolia("trace", *on, "--json").json["runs"]
     assert (row["question"], row["searched"]) == ("", "where does Olsen work?")
@@ -166,7 +166,7 @@ def test_what_another_user_asked_and_was_told_is_not_shown(
 ) -> None:
     path, page = tmp_path / "runs.db", tmp_path / "run.html"
     with suppress(ValueError):
-        recorded(path, rewritten >> told, Query(question), principal="ann", values=values)
+        record_run(path, rewritten >> told, Query(question), principal="ann", values=values)
     for access, is_shown in (((), False), (("--access", "ann"), True)):
         on = ("--journal", path, *access)
         spolia("trace", "last", "--html", page, *on)
@@ -196,7 +196,7 @@ class Page(HTMLParser):
 
 def test_the_page_holds_the_run_and_loads_nothing(spolia: Spolia, tmp_path: Path) -> None:
     path, page = tmp_path / "runs.db", tmp_path / "run.html"
-    recorded(path, turned >> asked, ranking("a", "b<script>alert(1)</script>", text="<b>why</b>?"))
+    record_run(path, turned >> asked, ranking("a", "b<script>alert(1)</script>", text="<b>why</b>?"))
     ran = spolia("trace", "last", "--journal", path, "--html", page, "--json")
     assert (ran.code, ran.json["html"]) == (0, str(page))
     text = page.read_text()
@@ -211,8 +211,8 @@ def test_the_page_holds_the_run_and_loads_nothing(spolia: Spolia, tmp_path: Path
 
 def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    first = recorded(path, turned, ranking("a", "b", "c"))
-    second = recorded(path, turned >> asked, ranking("b", "a", "d"))
+    first = record_run(path, turned, ranking("a", "b", "c"))
+    second = record_run(path, turned >> asked, ranking("b", "a", "d"))
     comparison = spolia("trace", "--diff", first, second, "--journal", path, "--json").json
     assert (comparison["before"], comparison["after"]) == (first, second)
     assert [(compared_step["before"], compared_step["after"]) for compared_step in comparison["steps"]] == [
@@ -222,7 +222,7 @@ def test_two_runs_are_compared_step_by_step(spolia: Spolia, tmp_path: Path) -> N
         (None, 4),
         (1, None),
     ]
-    third = recorded(path, turned, ranking("c", "a", "b"))
+    third = record_run(path, turned, ranking("c", "a", "b"))
     comparison = spolia("trace", third, "--diff", first, "--journal", path, "--json").json
     (change,) = comparison["steps"]
     assert change["changes"]["documents"] == {"new": ["a.md"], "gone": ["c.md"], "moved": [["b.md", 2, 1]]}
@@ -278,7 +278,7 @@ def test_a_keyword_argument_of_a_function_is_set_as_it_is_declared(spolia: Spoli
         "    return query.rewritten(query.text + end)\n"
     )
     path, options = tmp_path / "runs.db", ("--known", tmp_path / "ending.py")
-    recorded(path, load_user_modules((str(options[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
+    record_run(path, load_user_modules((str(options[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
     for setting, text in (("end=?", "why?"), ("end=7", "why7"), ('end="7"', "why7")):
         replay = spolia("trace", "last", "--replay", 1, "--journal", path, *options, "--set", setting, "--json").json
         assert replay["output"]["Query"]["text"] == text
@@ -297,7 +297,7 @@ def test_runs_are_those_of_the_profiles_store(
 
 
 def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path: Path) -> None:
-    run, file = recorded(tmp_path / "runs.db", turned, ranking("a", "b")), tmp_path / "runs.db"
+    run, file = record_run(tmp_path / "runs.db", turned, ranking("a", "b")), tmp_path / "runs.db"
     with tamper(file) as connection:
         connection.execute("UPDATE spans SET notes = '{'")
     ran = spolia("trace", run, "--journal", file)
@@ -307,7 +307,7 @@ def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path
 
 
 def test_the_steps_of_a_run_that_was_killed_are_shown(spolia: Spolia, tmp_path: Path) -> None:
-    run, file = recorded(tmp_path / "runs.db", turned >> asked, ranking("a", "b")), tmp_path / "runs.db"
+    run, file = record_run(tmp_path / "runs.db", turned >> asked, ranking("a", "b")), tmp_path / "runs.db"
     with tamper(file) as connection:
         connection.execute("DELETE FROM spans WHERE parent = 0")  # what is around a step is written after it
     shown = spolia("trace", run, "--journal", file)
@@ -321,14 +321,14 @@ def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path
         "    return query.rewritten(query.text.upper())\n"
     )
     path, options = tmp_path / "runs.db", ("--known", tmp_path / "own.py")
-    recorded(path, load_user_modules((str(options[1]),)).operators[0], Query("why?"))  # type: ignore[arg-type]
+    record_run(path, load_user_modules((str(options[1]),)).operators[0], Query("why?"))  # type: ignore[arg-type]
     replay = spolia("trace", "last", "--replay", 1, "--journal", path, *options, "--json").json
     assert (replay["same"], replay["output"]["Query"]["text"]) == (True, "WHY?")
 
 
 def test_a_journal_of_before_is_read_and_says_what_it_lacks(spolia: Spolia, tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    recorded(path, turned, ranking("a", "b"), values=False)
+    record_run(path, turned, ranking("a", "b"), values=False)
     assert not sqlite3.connect(path).execute("SELECT 1 FROM sqlite_master WHERE name LIKE 'trace%'").fetchall()
     ran = spolia("trace", "last", "--journal", path)
     assert ran.code == 0

@@ -210,7 +210,7 @@ def test_a_study_of_which_nothing_changed_is_read_and_not_opened(spolia: Spolia,
     assert "a study of something else" in changed.err
 
 
-def finished(folder: Path, *files: Path, objective: str = "MRR", **settings: Any) -> FinishedStudy:
+def finished_study(folder: Path, *files: Path, objective: str = "MRR", **settings: Any) -> FinishedStudy:
     options = TuningOptions(space="space.yaml", data=Path("data"), out=folder, objective=objective, **settings)
     return FinishedStudy(folder, options, files)
 
@@ -220,33 +220,33 @@ def test_a_result_is_known_only_while_options_and_files_are_the_same(tmp_path: P
     space.write_text("- BM25")
     best.write_text("- BM25")
     reads = [f"NodeGroup(corpus=Corpus(path='{tmp_path}/stores/some-1.spolia'), name='chunk')"]
-    finished(tmp_path, space).write({"rows": 3}, reads, tmp_path / "stores", [best])
-    assert finished(tmp_path, space).read() == {"rows": 3}
-    assert finished(tmp_path, space, json=True, workers=2).read() == {"rows": 3}
-    assert finished(tmp_path, space, objective="MAP").read() is None
-    assert finished(tmp_path, space, seed=1).read() is None
-    assert finished(tmp_path, space, known=["own.py"]).read() is None
+    finished_study(tmp_path, space).write({"rows": 3}, reads, tmp_path / "stores", [best])
+    assert finished_study(tmp_path, space).read() == {"rows": 3}
+    assert finished_study(tmp_path, space, json=True, workers=2).read() == {"rows": 3}
+    assert finished_study(tmp_path, space, objective="MAP").read() is None
+    assert finished_study(tmp_path, space, seed=1).read() is None
+    assert finished_study(tmp_path, space, known=["own.py"]).read() is None
     space.write_text("- TFIDF")
-    assert finished(tmp_path, space).read() is None
+    assert finished_study(tmp_path, space).read() is None
     space.write_text("- BM25")
     best.write_text("- Changed")
-    assert finished(tmp_path, space).read() is None
+    assert finished_study(tmp_path, space).read() is None
     best.unlink()
-    assert finished(tmp_path, space).read() is None
+    assert finished_study(tmp_path, space).read() is None
 
 
 @pytest.mark.parametrize(
     "reads", ["Corpus(path='/elsewhere.spolia')", "PromptFile(place='/my/prompt.txt', language='')"]
 )
 def test_a_result_of_what_may_change_unseen_is_not_kept(tmp_path: Path, reads: str) -> None:
-    finished(tmp_path).write({"rows": 3}, ["MiniLM(weights='')", reads], tmp_path / "stores", [])
-    assert finished(tmp_path).read() is None
+    finished_study(tmp_path).write({"rows": 3}, ["MiniLM(weights='')", reads], tmp_path / "stores", [])
+    assert finished_study(tmp_path).read() is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": 1'])
 def test_a_damaged_record_is_no_record(tmp_path: Path, text: str) -> None:
     (tmp_path / "finished.json").write_text(text)
-    assert finished(tmp_path).read() is None
+    assert finished_study(tmp_path).read() is None
 
 
 AUTORAG = """

@@ -40,7 +40,7 @@ def command(data: Path, out: str, *more: str) -> list[str]:
     return [*words, "--objective", "F1", "-o", str(data.parent / out), *(more or ("--budget", "100%"))]
 
 
-def finished(data: Path, out: str, cache: str, *more: str) -> dict[str, Any]:
+def finish_study(data: Path, out: str, cache: str, *more: str) -> dict[str, Any]:
     environment = os.environ | {"SPOLIA_CACHE": str(data.parent / cache)}
     ran = subprocess.run(command(data, out, *more), env=environment, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
@@ -51,7 +51,7 @@ def finished(data: Path, out: str, cache: str, *more: str) -> dict[str, Any]:
 def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
     data: Path, server: OpenAIServer, budget: str
 ) -> None:
-    whole = finished(data, "whole", "first", "--budget", budget)
+    whole = finish_study(data, "whole", "first", "--budget", budget)
     asked_before = len(server.requests)
     environment = os.environ | {"SPOLIA_CACHE": str(data.parent / "second")}
     killed = subprocess.Popen(
@@ -64,7 +64,7 @@ def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
         time.sleep(0.005)
     killed.kill()
     assert killed.wait(600) == -signal.SIGKILL
-    rest = finished(data, "killed", "second", "--budget", budget)
+    rest = finish_study(data, "killed", "second", "--budget", budget)
     assert 0 < rest["spent"]["rows"] < whole["spent"]["rows"]
     assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
     finalists = [[{**item, "notation": ""} for item in study["finalists"]] for study in (rest, whole)]
@@ -72,13 +72,13 @@ def test_a_killed_study_asks_a_paid_model_again_only_what_was_in_flight(
     body_counts = Counter(json.dumps(item.body, sort_keys=True) for item in server.requests[asked_before:])
     assert sum(body_counts.values()) - len(body_counts) <= THREADS
     assert len(body_counts) == asked_before
-    second = finished(data, "killed", "second", "--budget", budget)
+    second = finish_study(data, "killed", "second", "--budget", budget)
     assert second["spent"] == {"rows": 0, "calls": 0, "usd": 0.0, "share": 0.0}
     assert sum(body_counts.values()) == len(server.requests) - asked_before
 
 
 def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Path) -> None:
-    whole = finished(data, "whole", "first")
+    whole = finish_study(data, "whole", "first")
     size = (data.parent / "whole" / "scores.experiment").stat().st_size * 3 // 4
 
     def limit() -> None:
@@ -95,7 +95,7 @@ def test_a_full_disk_is_an_error_and_what_was_scored_is_not_asked_again(data: Pa
     assert "Free some space" in error["message"]
     kept_size = (data.parent / "full" / "scores.experiment").stat().st_size
     assert 0 < kept_size <= size
-    rest = finished(data, "full", "first")
+    rest = finish_study(data, "full", "first")
     assert (rest["best"]["point"], rest["score"]) == (whole["best"]["point"], whole["score"])
     assert 0 < rest["spent"]["rows"] < whole["spent"]["rows"]
-    assert finished(data, "full", "first")["spent"]["rows"] == 0
+    assert finish_study(data, "full", "first")["spent"]["rows"] == 0

@@ -130,7 +130,7 @@ def test_doctor_looks_for_what_the_package_declares() -> None:
     assert {name.lower() for name in looked_for} == declared - {"spolia"}
 
 
-def ended(error: BaseException) -> int:
+def exit_code_of(error: BaseException) -> int:
     def command(json: bool = False) -> Exit:
         raise error
 
@@ -152,7 +152,7 @@ def ended(error: BaseException) -> int:
     ],
 )
 def test_errors_become_one_line_and_a_code(capfd: pytest.CaptureFixture[str], error: BaseException, code: int) -> None:
-    assert ended(error) == code
+    assert exit_code_of(error) == code
     out, err = capfd.readouterr()
     assert err.count("\n") == 1
     assert err.startswith("error: ")
@@ -160,7 +160,7 @@ def test_errors_become_one_line_and_a_code(capfd: pytest.CaptureFixture[str], er
 
 
 def test_an_error_cannot_act_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    ended(QueryError("bad \x1b[2J\u202e question\nof two lines"))
+    exit_code_of(QueryError("bad \x1b[2J\u202e question\nof two lines"))
     assert capfd.readouterr().err == "error: bad \\x1b[2J\\u202e question of two lines\n"
 
 

@@ -281,7 +281,7 @@ def test_a_changed_byte_elsewhere_is_found_or_changes_nothing_and_nothing_is_los
     file, content, generator = folder / source.name, source.read_bytes(), random.Random(17)
     whole = read_other(file)
     ends = [b"", bytes(len(content)), content[: len(content) * 2 // 5]]
-    for damaged in [*ends, *(changed(content, generator) for _ in range(25))]:
+    for damaged in [*ends, *(change_byte(content, generator) for _ in range(25))]:
         file.write_bytes(damaged)
         file_damages = [file_damage for file_damage in damaged_elsewhere(file) if file_damage.path == file]
         content_now, error = outcome(file)
@@ -297,7 +297,7 @@ def outcome(file: Path) -> tuple[object, str]:
         return None, str(error)
 
 
-def changed(content: bytes, generator: random.Random) -> bytes:
+def change_byte(content: bytes, generator: random.Random) -> bytes:
     mutable = bytearray(content)
     mutable[generator.randrange(len(mutable))] ^= generator.randrange(1, 256)
     return bytes(mutable)

@@ -123,7 +123,7 @@ class Cut(Operator[int, int]):
 A, B, C = (Cut(tag).vary(top_k=(1, 2)) for tag in "abc")
 
 
-def taken(flow: Operator[int, int]) -> dict[str, int]:
+def values_by_tag(flow: Operator[int, int]) -> dict[str, int]:
     """The decided value of each operator by its tag."""
     return {op.tag: op.top_k for op in walk_values(flow) if isinstance(op, Cut)}
 
@@ -134,9 +134,12 @@ def test_operators_of_one_kind_are_told_apart_by_what_they_are() -> None:
     assert list(places(A >> B >> C))[:2] == names
     assert list(places(B >> Guard(A))) == names[::-1]
     point = dict(zip(names, (1, 0), strict=True))
-    assert taken(decide(A >> B, point)) == taken(decide(B >> A, point)) == {"a": 2, "b": 1}
+    assert values_by_tag(decide(A >> B, point)) == values_by_tag(decide(B >> A, point)) == {"a": 2, "b": 1}
     for swapped in (Branch(B, A) >> Best(same), Choice(B >> Wrapped(A), C, name="c")):
-        assert taken(decide(swapped, {"c": 0, **point} if "c" in places(swapped) else point)) == {"a": 2, "b": 1}
+        assert values_by_tag(decide(swapped, {"c": 0, **point} if "c" in places(swapped) else point)) == {
+            "a": 2,
+            "b": 1,
+        }
 
 
 def test_a_saved_point_is_refused_where_its_names_have_become_ambiguous_or_are_gone() -> None:
@@ -188,10 +191,10 @@ def test_a_saved_point_gives_equal_operators_equal_values_or_is_refused(
     random.shuffle(changed)
     try:
         space = Space(_flow_of(changed or parts, how))
-        values = taken(space.decide({**space.default, **point}))
+        values = values_by_tag(space.decide({**space.default, **point}))
     except (UndecidedError, WiringError):
         return
-    former_values = taken(Space(flow).decide(point))
+    former_values = values_by_tag(Space(flow).decide(point))
     assert {tag: former_values[tag] for tag in former_values.keys() & values.keys()} == {
         tag: values[tag] for tag in former_values.keys() & values.keys()
     }

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def refused(code: str, path: str) -> bool:
+def is_refused(code: str, path: str) -> bool:
     command = [sys.executable, "-m", "ruff", "check", "--quiet", "--select", "TID251", "--stdin-filename", path, "-"]
     return subprocess.run(command, cwd=ROOT, input=code, text=True, capture_output=True).returncode == 1
 
@@ -29,5 +29,5 @@ def refused(code: str, path: str) -> bool:
 )  # fmt: skip
 def test_no_other_client_is_allowed(code: str) -> None:
     pytest.importorskip("ruff")
-    assert refused(f"{code}\n", "src/spolia/indexing/sources/asking.py")
-    assert not refused(f"{code}\n", "src/spolia/egress/asking.py")
+    assert is_refused(f"{code}\n", "src/spolia/indexing/sources/asking.py")
+    assert not is_refused(f"{code}\n", "src/spolia/egress/asking.py")

@@ -186,7 +186,7 @@ tags = st.builds(
 )
 
 
-def _made(flow: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _grow_flows(flow: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Larger flows from Query to Query out of smaller ones."""
     few = st.lists(flow, min_size=1, max_size=3)
     counts = st.integers(1, 4)
@@ -209,7 +209,9 @@ def _made(flow: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-flows: st.SearchStrategy[Operator[Any, Any]] = st.recursive(tags | st.just(Identity[Query]()), _made, max_leaves=6)
+flows: st.SearchStrategy[Operator[Any, Any]] = st.recursive(
+    tags | st.just(Identity[Query]()), _grow_flows, max_leaves=6
+)
 
 walks: st.SearchStrategy[Operator[Any, Any]] = st.recursive(
     st.just(hopped),
@@ -279,10 +281,10 @@ def instances(cls: type) -> st.SearchStrategy[Any]:
     chosen = st.fixed_dictionaries(
         required, optional={name: strategies[name] for name in strategies if name in optional}
     )
-    return chosen.map(lambda content: _tried(cls, content)).filter(lambda result: result is not None)
+    return chosen.map(lambda content: _try_class(cls, content)).filter(lambda result: result is not None)
 
 
-def _tried(cls: Any, arguments: dict[str, Any]) -> Any:
+def _try_class(cls: Any, arguments: dict[str, Any]) -> Any:
     try:
         return cls(**arguments)
     except (SpoliaError, ValueError):

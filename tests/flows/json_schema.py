@@ -36,9 +36,9 @@ USED = {
 def valid(plain: Any, schema: Any, root: Any) -> bool:
     """Whether plain data follow a schema."""
     assert set(schema) <= USED, set(schema) - USED
-    if "$ref" in schema and not valid(plain, _resolved(schema["$ref"], root), root):
+    if "$ref" in schema and not valid(plain, _resolve(schema["$ref"], root), root):
         return False
-    if "type" in schema and not any(_is(plain, name) for name in _listed(schema["type"])):
+    if "type" in schema and not any(_is(plain, name) for name in _as_list(schema["type"])):
         return False
     if "enum" in schema and not any(
         type(plain) is type(allowed_value) and plain == allowed_value for allowed_value in schema["enum"]
@@ -74,11 +74,11 @@ def _is(plain: Any, name: str) -> bool:
     return isinstance(plain, TYPES[name])
 
 
-def _listed(names: Any) -> list[str]:
+def _as_list(names: Any) -> list[str]:
     return [names] if isinstance(names, str) else names
 
 
-def _resolved(reference: str, root: Any) -> Any:
+def _resolve(reference: str, root: Any) -> Any:
     part_schema = root
     for part in reference.removeprefix("#/").split("/"):
         part_schema = part_schema[part]

@@ -16,7 +16,7 @@ from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.flows.catalogue import MODULES, find_flow
 from spolia.types import Prompt
 from tests.cases import check_each
-from tests.flows.test_published import ASKED, TEXTS, Model, Scores, found, local, made, nowhere
+from tests.flows.test_published import ASKED, TEXTS, Model, Scores, build_flow, local, nowhere, ranking_of
 
 REPLIES = (
     "", "none", "yes", "no", "I do not know.", "Espoo [1].", "Olsen worked for Nokia.", "So the answer is: Espoo.",
@@ -55,7 +55,7 @@ class AnyModel(Model):
         return self.replies[int.from_bytes(hashlib.blake2b(key, digest_size=4).digest()) % len(self.replies)]
 
 
-def ran(flow: Operator[Query, Answer], **options: Any) -> tuple[Answer, int]:
+def run_flow(flow: Operator[Query, Answer], **options: Any) -> tuple[Answer, int]:
     with Run(**options) as run, run.lane() as lane:
         answer = flow(ASKED)
     return answer, lane.usage.calls
@@ -73,7 +73,7 @@ def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str)
     )
     @(settings(less, max_examples=2) if name in LARGE else less)
     def check_example(replies: list[str], seed: int, score: float) -> None:
-        built = made(name, AnyModel(tuple(replies), seed=seed), search=local, scorer=Scores(otherwise=score))
+        built = build_flow(name, AnyModel(tuple(replies), seed=seed), search=local, scorer=Scores(otherwise=score))
         with Run() as run, run.lane() as lane:
             (answer,) = built.batch([ASKED])
         bound = built.calls()
@@ -92,7 +92,7 @@ def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str)
 @check_each("name", [name for name in FLOWS if name not in LARGE])
 def test_an_empty_corpus_and_a_model_that_says_nothing_end_in_an_answer(name: str) -> None:
     for replies in (("none",), ("",), ("<think>It never ends",)):
-        answer, _ = ran(made(name, AnyModel(replies), search=nowhere, web=nowhere, scorer=Scores()))
+        answer, _ = run_flow(build_flow(name, AnyModel(replies), search=nowhere, web=nowhere, scorer=Scores()))
         assert answer.text.strip()
         assert answer.citations == ()
         assert answer.stop_reason != "error"
@@ -104,7 +104,9 @@ UNKNOWN = ("I do not know.", "I don't know!", "모르겠습니다.", "我不知�
 @check_each("name", FLOWS)
 def test_a_model_that_does_not_know_abstains_in_every_flow(name: str) -> None:
     for reply in UNKNOWN if name != "replug-token" else UNKNOWN[:1]:  # of which each token would be all of it
-        answer, _ = ran(made(name, Model((("which kind", "[Retrieval]"), ("", reply))), search=local, scorer=Scores()))
+        answer, _ = run_flow(
+            build_flow(name, Model((("which kind", "[Retrieval]"), ("", reply))), search=local, scorer=Scores())
+        )
         assert (answer.stop_reason, answer.citations, answer.text.find("[")) == ("abstained", (), -1)
 
 
@@ -121,7 +123,7 @@ def test_replies_in_another_language_than_the_prompt_end_as_declared(name: str) 
     korean = Query("올센의 고용주는 본사가 어디에 있습니까?")
     spoken = [(ASKED, replies) for replies in (*((reply,) for reply in ELSEWHERE), ELSEWHERE)]
     for query, replies in (*spoken, (korean, REPLIES[2:8]), (korean, ("Espoo [1].",))):
-        built = made(name, AnyModel(replies), search=local, scorer=Scores())
+        built = build_flow(name, AnyModel(replies), search=local, scorer=Scores())
         with Run() as run, run.lane() as lane:
             answer = built(query)
         bound = built.calls()
@@ -142,7 +144,7 @@ SAID = {
 def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: str) -> None:
     for reply in SAID.values():
         answers = [
-            ran(made(name, AnyModel((f"{thought}{reply}",)), search=local, scorer=Scores()))[0]
+            run_flow(build_flow(name, AnyModel((f"{thought}{reply}",)), search=local, scorer=Scores()))[0]
             for thought in ("", "<think>yes? no! <answer>Salo [3]</answer></think>\n")
         ]
         assert answers[1].text == answers[0].text
@@ -153,10 +155,10 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: s
 @check_each("name", [name for name in LOOPS if name not in LARGE])
 @check_each("said", [REPLIES[12], "Olsen worked for Nokia."])
 def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str, said: str) -> None:
-    built = made(name, AnyModel((said,)), search=local, scorer=Scores())
-    _, needed = ran(built)
+    built = build_flow(name, AnyModel((said,)), search=local, scorer=Scores())
+    _, needed = run_flow(built)
     for calls in range(1, min(needed, 8)):
-        answer, count = ran(built, per_question=Budget(calls=calls))
+        answer, count = run_flow(built, per_question=Budget(calls=calls))
         assert count <= calls
         assert answer.text.strip()
         assert answer.stop_reason == ("abstained" if answer.text == "I do not know." else "budget")
@@ -166,8 +168,8 @@ def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str
 @check_each("name", LOOPS)
 def test_a_model_that_repeats_itself_ends_within_its_caps(name: str) -> None:
     for reply in SAID.values():
-        built = made(name, AnyModel((reply,)), search=local, scorer=Scores())
-        answer, calls = ran(built)
+        built = build_flow(name, AnyModel((reply,)), search=local, scorer=Scores())
+        answer, calls = run_flow(built)
         bound = built.calls()
         assert bound is not None
         assert calls <= bound
@@ -190,9 +192,9 @@ class Down(AnyModel):
 def test_a_model_that_goes_down_fails_its_own_question_alone(name: str) -> None:
     @step
     def plain(query: Query) -> Ranking:
-        return found(query, "plain", TEXTS[1:])
+        return ranking_of(query, "plain", TEXTS[1:])
 
-    built = made(name, Down(("Nokia.",), after=0), search=plain, web=plain, scorer=Scores())
+    built = build_flow(name, Down(("Nokia.",), after=0), search=plain, web=plain, scorer=Scores())
     with Run():
         failed, answered = built.batch([ASKED, Query("Where is Nokia?")])
     assert isinstance(failed, Failure)
@@ -211,7 +213,7 @@ def test_a_source_that_disappears_within_a_loop_is_a_failure_that_names_it(name:
             raise OSError("The disk is gone.")
         return local(query)
 
-    built = made(name, AnyModel((REPLIES[12],)), search=vanishing, web=vanishing, scorer=Scores())
+    built = build_flow(name, AnyModel((REPLIES[12],)), search=vanishing, web=vanishing, scorer=Scores())
     with Run():
         (ended,) = built.batch([ASKED])
     assert len(searched) > 1 or isinstance(ended, Answer)
@@ -228,10 +230,10 @@ def test_a_judge_that_always_or_never_says_enough_ends_the_chain_at_once_or_at_i
             role = prompt.role.rpartition("/")[2]
             return verdict if role == "corag_enough.txt" else f"question {len(self.asked)}"
 
-    answer, calls = ran(made("corag-oracle", Chains(("",)), search=local))
+    answer, calls = run_flow(build_flow("corag-oracle", Chains(("",)), search=local))
     assert (answer.stop_reason, calls) == (("sufficient", 2 + 1 + 1) if verdict == "yes" else ("cap", 12 + 6 + 1))
     score = Scores(otherwise=1.0 if verdict == "yes" else 0.0)
-    answer, calls = ran(made("corag-classifier", Chains(("",)), search=local, scorer=score))
+    answer, calls = run_flow(build_flow("corag-classifier", Chains(("",)), search=local, scorer=score))
     assert (answer.stop_reason, calls) == (("sufficient", 2 + 1) if verdict == "yes" else ("cap", 12 + 1))
 
 
@@ -269,6 +271,6 @@ def test_a_flow_ends_for_each_of_its_reasons_and_for_no_other(name: str) -> None
             for more in ({}, {"pairs": 1}) if "pairs" in published.stop_reasons else ({},):
                 if more and "best" in name:
                     continue
-                built = made(name, model, search=source, web=source, scorer=Scores(otherwise=score), **more)
+                built = build_flow(name, model, search=source, web=source, scorer=Scores(otherwise=score), **more)
                 reached |= {answer.stop_reason for answer in built.batch([ASKED]) if isinstance(answer, Answer)}
     assert reached == {*published.stop_reasons}

@@ -25,7 +25,7 @@ TEXTS = [f"red stone {number} in a wall " + "sand " * number for number in range
 QUERY = Query("red stone in a wall")
 
 
-def stored(
+def store_texts(
     path: Path,
     texts: Iterable[str],
     embedders: tuple[Embedder, ...] = (SMALL, LARGE),
@@ -57,7 +57,7 @@ def is_in_order(ranking: Ranking) -> bool:
 
 
 def test_two_embeddings_give_six_hits_when_six_are_asked_for(tmp_path: Path) -> None:
-    group = stored(tmp_path / "a", TEXTS)
+    group = store_texts(tmp_path / "a", TEXTS)
     ranking = across(group, (SMALL, LARGE), top_k=6)(QUERY)
     assert len(ranking) == 6
     assert is_in_order(ranking)
@@ -66,7 +66,7 @@ def test_two_embeddings_give_six_hits_when_six_are_asked_for(tmp_path: Path) -> 
 
 
 def test_every_embedding_has_a_cut_off_of_its_own(tmp_path: Path) -> None:
-    group = stored(tmp_path / "a", TEXTS)
+    group = store_texts(tmp_path / "a", TEXTS)
     bound = Dense(group, SMALL, 20)(QUERY).hits[2].score
     ranking = across(group, (SMALL, LARGE), 20, at_least={SMALL.name: bound, LARGE.name: 2.0})(QUERY)
     alone = [hit for hit in Dense(group, SMALL, 20)(QUERY).hits if hit.score >= bound]
@@ -79,8 +79,8 @@ def test_every_embedding_has_a_cut_off_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_scores_that_can_be_compared_are_compared_across_corpora(tmp_path: Path) -> None:
-    groups = [stored(tmp_path / "a", TEXTS[:9]), stored(tmp_path / "b", TEXTS[9:])]
-    together = stored(tmp_path / "c", TEXTS)
+    groups = [store_texts(tmp_path / "a", TEXTS[:9]), store_texts(tmp_path / "b", TEXTS[9:])]
+    together = store_texts(tmp_path / "c", TEXTS)
     ranking = across(groups, SMALL, fusion=HighestScore(7))(QUERY)
     single = Dense(together, SMALL, 7)(QUERY)
     assert [round(hit.score, 6) for hit in ranking.hits] == [round(hit.score, 6) for hit in single.hits]
@@ -90,7 +90,7 @@ def test_scores_that_can_be_compared_are_compared_across_corpora(tmp_path: Path)
 @pytest.mark.slow
 def test_one_id_in_two_stores(tmp_path: Path) -> None:
     """Of different texts it names two nodes; of the same text it is one, found twice."""
-    groups = [stored(tmp_path / "a", ["red stone", "sea"]), stored(tmp_path / "b", ["red wall", "sea"])]
+    groups = [store_texts(tmp_path / "a", ["red stone", "sea"]), store_texts(tmp_path / "b", ["red wall", "sea"])]
     for flow in (across(groups, SMALL, 10), across(groups, SMALL, 10, fusion=HighestScore()), across(groups, top_k=10)):
         ranking = flow(Query("red stone wall sea"))
         assert sorted((node.id, node.text) for node in ranking.nodes) == [
@@ -105,7 +105,7 @@ def test_one_id_in_two_stores(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_words_are_searched_where_there_is_no_embedder(tmp_path: Path) -> None:
-    groups = [stored(tmp_path / "a", TEXTS, group="fine"), stored(tmp_path / "b", TEXTS[:3], group="coarse")]
+    groups = [store_texts(tmp_path / "a", TEXTS, group="fine"), store_texts(tmp_path / "b", TEXTS[:3], group="coarse")]
     weights = ConvexCombination((("fine", 0.5), ("coarse", 0.5)), "min-max", 5)
     ranking = across(groups, fusion=weights)(QUERY)
     assert (len(ranking), is_in_order(ranking)) == (5, True)
@@ -114,7 +114,7 @@ def test_words_are_searched_where_there_is_no_embedder(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_dense_and_sparse_vectors_are_searched_together(tmp_path: Path) -> None:
     sparse = Counting()
-    group = stored(tmp_path / "a", TEXTS, (SMALL,), sparse=sparse)
+    group = store_texts(tmp_path / "a", TEXTS, (SMALL,), sparse=sparse)
     ranking = across(group, (SMALL, sparse), top_k=6)(QUERY)
     assert (len(ranking), is_in_order(ranking)) == (6, True)
     assert {name for hit in ranking.hits for name, _ in hit.parts} == {SMALL.name, "counting"}
@@ -123,7 +123,7 @@ def test_dense_and_sparse_vectors_are_searched_together(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_is_a_flow_like_one_that_was_written_out(tmp_path: Path) -> None:
-    group = stored(tmp_path / "a", TEXTS)
+    group = store_texts(tmp_path / "a", TEXTS)
     flow = across(group, (SMALL, LARGE), 6, at_least=0.1)
     inputs = {"small": SMALL, "large": LARGE}
     assert load(dump(flow, inputs), inputs) == flow

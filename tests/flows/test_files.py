@@ -93,18 +93,18 @@ FLOW = Choice(Identity(), Find(CHUNKS, 5)) >> Branch(
 )
 
 
-def own(text: str) -> str:
+def with_own_ids(text: str) -> str:
     """The text with the ids that operators of this module have."""
     return text.replace("own:", f"{OWN_PREFIX}:")
 
 
 def read(text: str) -> Operator[Any, Any]:
-    return load(own(text), objects=GIVEN, operators=OWN)
+    return load(with_own_ids(text), objects=GIVEN, operators=OWN)
 
 
 def test_a_file_is_the_flow_that_it_describes(tmp_path: Path) -> None:
     path = tmp_path / "flow.yaml"
-    path.write_text(own(TEXT), encoding="utf-8")
+    path.write_text(with_own_ids(TEXT), encoding="utf-8")
     assert load(path, GIVEN, OWN) == FLOW
     assert load(str(path), GIVEN, OWN).digest == FLOW.digest
 
@@ -124,7 +124,7 @@ def test_a_dumped_flow_is_read_back_equal_with_the_same_digest() -> None:
 
 
 def test_a_dumped_flow_reads_well() -> None:
-    assert dump(Samples[Query](2) >> Each(Find(CHUNKS, 5)), GIVEN) == own(
+    assert dump(Samples[Query](2) >> Each(Find(CHUNKS, 5)), GIVEN) == with_own_ids(
         "- Samples: {n: 2}\n- Each:\n    arm:\n      own:Find:\n        shelf: {use: chunks}\n        top_k: 5\n"
     )
 
@@ -234,7 +234,7 @@ BAD = [
 
 @check_each(("text", "message"), BAD)
 def test_a_file_that_is_wrong_is_refused_with_what_to_write(text: str, message: str) -> None:
-    with pytest.raises(FlowFileError, match=own(message)):
+    with pytest.raises(FlowFileError, match=with_own_ids(message)):
         read(text)
 
 

@@ -94,12 +94,12 @@ def test_every_address_is_rebuilt_by_what_it_prints(cls: type) -> None:
 @pytest.mark.slow
 def test_what_is_given_to_every_operator_is_written_by_name() -> None:
     for cls in LEAVES:
-        op = next(iter(_one(cls)))
+        op = next(iter(_one_example(cls)))
         resources = {f"r{index}": resource for index, resource in enumerate(op.resources)}
         assert load(dump(op, resources), resources, operators=OWN) == op
 
 
-def _one(cls: type) -> list[Any]:
+def _one_example(cls: type) -> list[Any]:
     examples: list[Any] = []
 
     @given(op=instances(cls))

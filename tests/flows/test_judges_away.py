@@ -9,7 +9,7 @@ from spolia.core.run_context import collect_degradations
 from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.flows.catalogue import find_flow, list_flows
 from tests.cases import check_each
-from tests.flows.test_published import ASKED, Scores, hopper, local, made, web
+from tests.flows.test_published import ASKED, Scores, build_flow, hopper, local, web
 
 JUDGED = [flow.name for flow in list_flows() if "scorer" in flow.needs]
 GOES_ON = {"crag": ["local", "web"], "dr-rag": ["local"] * 4, "corag-classifier": ["local"] * 7}
@@ -33,7 +33,9 @@ def test_the_flows_with_a_judge_are_found() -> None:
 @check_each("judge", [Away(), Refusing()])
 @check_each("name", JUDGED)
 def test_a_flow_whose_judge_is_away_goes_on_without_a_verdict(name: str, judge: Scores) -> None:
-    flow = made(name, hopper(*"abcdef"), scorer=judge, **({"steps": 2} if "tree" in name or "best" in name else {}))
+    flow = build_flow(
+        name, hopper(*"abcdef"), scorer=judge, **({"steps": 2} if "tree" in name or "best" in name else {})
+    )
     with collect_degradations() as reasons, Run(cache=None) as run, run.lane() as lane:
         answer = flow(ASKED)
     assert answer.text == "Espoo [1]"
@@ -53,5 +55,5 @@ def test_crag_does_not_take_the_scores_of_retrieval_for_those_of_its_evaluator()
         return ranking.but(hits=tuple(hit.but(score=12.0) for hit in ranking.hits))
 
     with collect_degradations(), Run(cache=None) as run, run.lane() as lane:
-        made("crag", hopper(), search=certain, web=web, scorer=Away())(ASKED)
+        build_flow("crag", hopper(), search=certain, web=web, scorer=Away())(ASKED)
     assert [ranking.source for ranking in lane.retrievals] == ["local", "web"]

@@ -33,7 +33,7 @@ PACKAGE = Path(spolia.__file__).parent
 TIDES = {"tides.txt": "The moon pulls the sea."}
 
 
-def own(folder: Path, text: str = "Sum up: {{text}}", name: str = "indexing/summary.txt") -> Path:
+def write_own_prompt(folder: Path, text: str = "Sum up: {{text}}", name: str = "indexing/summary.txt") -> Path:
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -154,7 +154,7 @@ def test_an_operator_that_needs_more_than_a_model() -> None:
 
 def test_a_folder_of_ones_own_takes_the_place_of_what_is_called_the_same(tmp_path: Path) -> None:
     flow = Branch(Summary(ANY_MODEL), Keywords(ANY_MODEL))
-    overriding = overridden(flow, own(tmp_path))
+    overriding = overridden(flow, write_own_prompt(tmp_path))
     part = build_case(Summary(ANY_MODEL), documents=TIDES)
     (prompt,) = preview_calls(overriding.arms[0], part)
     assert prompt.messages == (Message("user", "Sum up: The moon pulls the sea."),)
@@ -174,10 +174,10 @@ def test_the_prompt_that_a_step_has_by_default_is_replaced_too(name: str, tmp_pa
 
 
 def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
-    overriding = overridden(Summary(ANY_MODEL), own(tmp_path))
+    overriding = overridden(Summary(ANY_MODEL), write_own_prompt(tmp_path))
     fingerprint_before = overriding.role.fingerprint()
     assert fingerprint_before != SUMMARY.fingerprint()
-    own(tmp_path, "In brief: {{text}}")
+    write_own_prompt(tmp_path, "In brief: {{text}}")
     assert overriding.role.fingerprint() != fingerprint_before
 
 
@@ -185,7 +185,7 @@ def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
     "operator", [Reader, AnswerEnsemble, TokenEnsemble, UPR], ids=lambda operator: operator.__name__
 )
 def test_another_text_of_a_prompt_file_is_another_resource(tmp_path: Path, operator: type) -> None:
-    file = own(tmp_path, "{{passages}} {{question}}", "mine.txt") / "mine.txt"
+    file = write_own_prompt(tmp_path, "{{passages}} {{question}}", "mine.txt") / "mine.txt"
     flow = operator(ANY_MODEL, prompt=str(file))
     fingerprints_before, shipped_one = content_fingerprints(flow), content_fingerprints(operator(ANY_MODEL))
     file.write_text("{{passages}} {{question}} Think.")
@@ -195,8 +195,8 @@ def test_another_text_of_a_prompt_file_is_another_resource(tmp_path: Path, opera
 
 
 def test_the_readers_prompt_and_the_one_for_repairs(tmp_path: Path) -> None:
-    own(tmp_path, "{{passages}} {{question}}!", "generation/answer.txt")
-    own(tmp_path, "Again: {{reason}}", "models/repair.txt")
+    write_own_prompt(tmp_path, "{{passages}} {{question}}!", "generation/answer.txt")
+    write_own_prompt(tmp_path, "Again: {{reason}}", "models/repair.txt")
     reader, brief, summary = (
         overridden(flow, tmp_path)
         for flow in (Reader(ANY_MODEL), Reader(ANY_MODEL, prompt="brief"), Summary(ANY_MODEL))
@@ -207,8 +207,8 @@ def test_the_readers_prompt_and_the_one_for_repairs(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_several_languages(tmp_path: Path) -> None:
-    own(tmp_path)
-    own(tmp_path, "概括：{{text}}", "indexing/summary.zh.txt")
+    write_own_prompt(tmp_path)
+    write_own_prompt(tmp_path, "概括：{{text}}", "indexing/summary.zh.txt")
     flow = overridden(Summary(ANY_MODEL), tmp_path)
     (prompt,) = preview_calls(flow, build_case(flow, documents={"a": "月亮牵引大海。"}))
     assert prompt.messages[0].content == "概括：月亮牵引大海。"
@@ -226,7 +226,7 @@ def test_a_folder_in_several_languages(tmp_path: Path) -> None:
 )
 def test_a_file_that_would_never_be_used(tmp_path: Path, name: str, text: str, says: str) -> None:
     with pytest.raises(ModelError, match=says):
-        overridden(Summary(ANY_MODEL), own(tmp_path, text, name))
+        overridden(Summary(ANY_MODEL), write_own_prompt(tmp_path, text, name))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from spolia.flows import prefrag, self_rag
 from spolia.models.prompting import template
 from spolia.types import Prompt, Token
 from tests.cases import check_each
-from tests.flows.test_published import ASKED, Model, Scores, found, hopper, made, preferring
+from tests.flows.test_published import ASKED, Model, Scores, build_flow, hopper, preferring, ranking_of
 
 EMPLOYER, TOWN, MINES, PAGE = (
     "Olsen worked for Nokia.", "Nokia has its headquarters in Espoo.", "Salt is dug in mines.", "A page of the web.",
@@ -38,19 +38,19 @@ class Listening(Model):
 def local(query: Query) -> Ranking:
     """What a question about Olsen, or else about Nokia, finds first."""
     first = EMPLOYER if "Olsen" in query.text else TOWN
-    return found(query, f"local {first[:2]} ", (first, MINES))
+    return ranking_of(query, f"local {first[:2]} ", (first, MINES))
 
 
 @step
 def web(query: Query) -> Ranking:
-    return found(query, "web", (PAGE,))
+    return ranking_of(query, "web", (PAGE,))
 
 
 def prompts(name: str, model: Model, **parts: Any) -> dict[str, list[str]]:
     """The prompts of a flow by the name of the prompt file, in the order in which they were sent."""
     listening = Listening(model.replies)
     with Run():
-        made(name, listening, **{"search": local, "web": web, "scorer": Scores(), **parts})(ASKED)
+        build_flow(name, listening, **{"search": local, "web": web, "scorer": Scores(), **parts})(ASKED)
     texts_by_role: dict[str, list[str]] = {}
     for prompt in listening.asked:
         role = prompt.role.rpartition("/")[2].partition(".")[0]

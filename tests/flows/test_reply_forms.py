@@ -109,7 +109,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ended(name: str, parts: Mapping[str, Any], form: Callable[[Wording], tuple[str, str]]) -> Answer | Failure:
+def answer_in_form(name: str, parts: Mapping[str, Any], form: Callable[[Wording], tuple[str, str]]) -> Answer | Failure:
     published = find_flow(name)
     silent = published.build_flow({"llm": Model(("",)), **parts})
     parsers_by_title = {role.title: role.parser for role in walk_values(silent) if isinstance(role, Role)}
@@ -122,11 +122,11 @@ def ended(name: str, parts: Mapping[str, Any], form: Callable[[Wording], tuple[s
 
 @pytest.mark.parametrize("name", MODULES)
 def test_no_form_of_a_reply_loses_an_answer_that_is_there(name: str, parts: dict[str, Any]) -> None:
-    plain = ended(name, parts, lambda message: (message.plain, ""))
+    plain = answer_in_form(name, parts, lambda message: (message.plain, ""))
     assert isinstance(plain, Answer)
     assert "Espoo" in plain.text
     for form, reply in THERE.items():
-        answer = ended(name, parts, reply)
+        answer = answer_in_form(name, parts, reply)
         assert isinstance(answer, Answer), form
         assert "Espoo" in answer.text, form
         assert "Zanzibar" not in answer.text, form
@@ -138,7 +138,7 @@ def test_no_form_of_a_reply_loses_an_answer_that_is_there(name: str, parts: dict
 def test_a_reply_without_an_answer_ends_with_a_reason(name: str, parts: dict[str, Any]) -> None:
     reasons = find_flow(name).stop_reasons
     for form, reply in ABSENT.items():
-        answer = ended(name, parts, reply)
+        answer = answer_in_form(name, parts, reply)
         if isinstance(answer, Failure):
             assert isinstance(answer.error, ModelRejected), form
             assert answer.message, form

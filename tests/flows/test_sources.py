@@ -21,11 +21,11 @@ from tests.flows.test_published import (
     TEXTS,
     Model,
     Scores,
-    found,
-    made,
+    build_flow,
     nowhere,
     preferring,
-    said,
+    ranking_of,
+    turn_with_answer,
     web,
 )
 
@@ -33,9 +33,9 @@ ACTS = Model((("<log", "<thought>!</thought><answer>Espoo</answer>"), ("", LOOK)
 READS = Model((("<passage>[\\s\\S]*Salt", "no"), ("<passage>", "yes"), ("", "Espoo [1].")))
 SEVERAL: dict[str, Model] = {
     "naive-both": READS, "crag": READS, "crag-grader": READS, "react": ACTS, "react-concat": ACTS,
-    "prefrag": preferring(("<log", said("Espoo", "CORRECT")), ("", LOOK)),
-    "prefrag-prompt": preferring(("<log", said("Espoo", "CORRECT")), ("", LOOK)),
-    "prefrag-no-preference": preferring(("<log", said("Espoo", "CORRECT")), ("", LOOK)),
+    "prefrag": preferring(("<log", turn_with_answer("Espoo", "CORRECT")), ("", LOOK)),
+    "prefrag-prompt": preferring(("<log", turn_with_answer("Espoo", "CORRECT")), ("", LOOK)),
+    "prefrag-no-preference": preferring(("<log", turn_with_answer("Espoo", "CORRECT")), ("", LOOK)),
 }  # fmt: skip
 
 
@@ -56,12 +56,12 @@ def refusing(query: Query) -> Ranking:
 
 @step
 def archive(query: Query) -> Ranking:
-    return found(query, "archive", TEXTS[:1])
+    return ranking_of(query, "archive", TEXTS[:1])
 
 
-def ran(name: str, model: Model, **parts: Any) -> tuple[Answer, list[str], list[str]]:
+def run_flow(name: str, model: Model, **parts: Any) -> tuple[Answer, list[str], list[str]]:
     """The answer, the sources that found something, and what was out of order."""
-    flow = made(name, model, **{"scorer": Scores(), **parts})
+    flow = build_flow(name, model, **{"scorer": Scores(), **parts})
     with Run() as run, run.lane() as lane, collect_degradations() as heard:
         answer = flow(ASKED)
     return answer, [ranking.source for ranking in lane.retrievals], heard
@@ -76,7 +76,7 @@ def evidence(answer: Answer) -> set[str]:
 @check_each("name", SEVERAL)
 def test_a_source_that_fails_is_passed_over_where_there_is_another_one(name: str) -> None:
     for parts, left in (({"search": down}, "web"), ({"web": down}, "local")):
-        answer, _, heard = ran(name, SEVERAL[name], **parts)
+        answer, _, heard = run_flow(name, SEVERAL[name], **parts)
         assert answer.text.startswith("Espoo")
         assert evidence(answer) <= {left}
         is_told = not (name in ("react", "prefrag-prompt") and left == "web")  # these search the web alone
@@ -88,18 +88,18 @@ def test_a_source_that_fails_is_passed_over_where_there_is_another_one(name: str
 def test_where_all_sources_fail_the_question_fails_with_the_first_failure(name: str) -> None:
     first = "line is cut" if name in ("react", "prefrag-prompt") else "disk is gone"  # the one that the model named
     with pytest.raises(Exception, match=first):
-        ran(name, SEVERAL[name], search=down, web=away)
+        run_flow(name, SEVERAL[name], search=down, web=away)
 
 
 @check_each("name", SEVERAL)
 def test_what_is_wrong_with_the_question_is_no_failure_of_a_source(name: str) -> None:
     with pytest.raises(QueryError):
-        ran(name, SEVERAL[name], search=refusing, web=refusing if name in ("react", "prefrag-prompt") else web)
+        run_flow(name, SEVERAL[name], search=refusing, web=refusing if name in ("react", "prefrag-prompt") else web)
 
 
 @pytest.mark.parametrize("other", [down, nowhere])
 def test_prefrag_keeps_the_passages_of_the_preferred_source_where_the_named_one_gives_none(other: Any) -> None:
-    flow = made("prefrag", preferring(("", LOOK)), web=other)
+    flow = build_flow("prefrag", preferring(("", LOOK)), web=other)
     with Run() as run, run.lane() as lane:
         answer = flow(ASKED)
     assert evidence(answer) == {"local"}
@@ -111,9 +111,9 @@ def test_prefrag_keeps_the_passages_of_the_preferred_source_where_the_named_one_
 
 def test_prefrag_goes_to_the_named_source_where_the_preferred_one_fails() -> None:
     model = preferring(("", LOOK.replace("web", "archive")))
-    _, sources, _ = ran("prefrag", model, search=down, more=(("archive", archive),))
+    _, sources, _ = run_flow("prefrag", model, search=down, more=(("archive", archive),))
     assert sources == ["archive"] * 4
-    _, sources, _ = ran("prefrag", model, search=down, web=web, more=(("archive", away),))
+    _, sources, _ = run_flow("prefrag", model, search=down, web=web, more=(("archive", away),))
     assert sources == ["web"] * 4
 
 

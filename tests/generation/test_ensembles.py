@@ -26,7 +26,7 @@ ABLE = Capabilities(("chat", "logprobs"))
 NAN, INF = math.nan, math.inf
 
 
-def found(*scored: tuple[str, float]) -> Ranking:
+def ranking_of(*scored: tuple[str, float]) -> Ranking:
     return Ranking(Query("Who?"), tuple(Hit(Node(text, f"It was {text}."), score) for text, score in scored))
 
 
@@ -65,13 +65,13 @@ def test_weights_sum_to_one_whatever_the_scores(scores: list[float], temperature
 
 def test_equal_answers_add_up() -> None:
     # exp(mean ln p) is the same for all; shares 0.5, 0.3, 0.2: two that agree outweigh the one, if their sum is larger
-    ranking = found(("Sony", math.log(0.4)), ("Nokia", math.log(0.3)), ("NOKIA", math.log(0.3)))
+    ranking = ranking_of(("Sony", math.log(0.4)), ("Nokia", math.log(0.3)), ("NOKIA", math.log(0.3)))
     rows = (("Sony", "Sony [1]"), ("Nokia", "Nokia! [1]"), ("NOKIA", "nokia"))
     answer = AnswerEnsemble(model(*rows))(ranking)
     assert answer.text == "Nokia! [1]"
     assert [citation.node for citation in answer.citations] == ["Nokia"]
     assert answer.evidence == ranking
-    heavy = found(("Sony", math.log(0.7)), ("Nokia", math.log(0.15)), ("NOKIA", math.log(0.15)))
+    heavy = ranking_of(("Sony", math.log(0.7)), ("Nokia", math.log(0.15)), ("NOKIA", math.log(0.15)))
     assert AnswerEnsemble(model(*rows))(heavy).text == "Sony [1]"
 
 
@@ -86,7 +86,7 @@ def test_a_reply_counts_by_the_geometric_mean_of_its_probabilities(other: float,
             name = next(name for name in probabilities if name in prompt.text)
             return Generation(f"{name} [1]", tokens=tuple(Token("x", math.log(p)) for p in probabilities[name]))
 
-    assert AnswerEnsemble(Stated((), ABLE))(found(("Nokia", 1.0), ("Sony", 1.0))).text == winner
+    assert AnswerEnsemble(Stated((), ABLE))(ranking_of(("Nokia", 1.0), ("Sony", 1.0))).text == winner
 
 
 def test_a_confident_reply_weighs_more() -> None:
@@ -95,31 +95,33 @@ def test_a_confident_reply_weighs_more() -> None:
 
 
 def test_one_passage_is_plain_reading() -> None:
-    ranking, llm = found(("Nokia", 1.0)), model(("Nokia", "Nokia [1]"))
+    ranking, llm = ranking_of(("Nokia", 1.0)), model(("Nokia", "Nokia [1]"))
     assert AnswerEnsemble(llm)(ranking) == Reader(llm, "brief")(ranking)
 
 
 def test_replies_that_abstain_count_where_all_do() -> None:
-    ranking = found(("Sony", 5.0), ("Nokia", 1.0))
+    ranking = ranking_of(("Sony", 5.0), ("Nokia", 1.0))
     assert AnswerEnsemble(model(("Sony", "I do not know."), ("", "Nokia")))(ranking).text == "Nokia"
     assert AnswerEnsemble(model(("", "I do not know.")))(ranking).abstained
-    assert AnswerEnsemble(model())(found()).abstained
+    assert AnswerEnsemble(model())(ranking_of()).abstained
 
 
 def test_a_passage_that_fails_is_left_out_but_not_all() -> None:
     with degraded() as reasons:
-        assert AnswerEnsemble(model(("Nokia", "Nokia [1]")))(found(("Sony", 9.0), ("Nokia", 1.0))).text == "Nokia [1]"
+        assert (
+            AnswerEnsemble(model(("Nokia", "Nokia [1]")))(ranking_of(("Sony", 9.0), ("Nokia", 1.0))).text == "Nokia [1]"
+        )
     assert len(reasons) == 1
     with pytest.raises(ModelRejected, match="no reply to this prompt"):
-        AnswerEnsemble(model(("Sanyo", "x")))(found(("Sony", 9.0), ("Nokia", 1.0)))
+        AnswerEnsemble(model(("Sanyo", "x")))(ranking_of(("Sony", 9.0), ("Nokia", 1.0)))
 
 
 def test_no_log_probabilities_where_they_were_promised() -> None:
     for logprob in (NAN, 0.5):
         with pytest.raises(ModelRejected, match="states no log-probabilities"):
-            AnswerEnsemble(ScriptedModel(("Nokia",), ABLE, logprob=logprob))(found(("Nokia", 1.0)))
+            AnswerEnsemble(ScriptedModel(("Nokia",), ABLE, logprob=logprob))(ranking_of(("Nokia", 1.0)))
     with pytest.raises(ModelRejected, match="was not given 'logprobs'"):
-        AnswerEnsemble(ScriptedModel(("Nokia",)))(found(("Nokia", 1.0)))
+        AnswerEnsemble(ScriptedModel(("Nokia",)))(ranking_of(("Nokia", 1.0)))
 
 
 # ----------------------------------------------------------------------------------------------------------- tokens
@@ -156,15 +158,15 @@ TWO = Foreteller(
     [(0.5, "B"), (0.9, "A"), (0.1, "B")],  # A: 0.6 s + 0.05 (1 - s); B: 0.3 s + 0.8 (1 - s); equal at s = 5 / 7
 )
 def test_a_mixture_chooses_the_token(share: float, token: str) -> None:
-    ranking = found(("Sony", math.log(share)), ("Nokia", math.log(1 - share)))
+    ranking = ranking_of(("Sony", math.log(share)), ("Nokia", math.log(1 - share)))
     answer = TokenEnsemble(TWO)(ranking)
     assert (answer.text, answer.stop_reason) == (token, "answered")
     assert [citation.node for citation in answer.citations] == ["Sony", "Nokia"]
 
 
 def test_the_argmax_of_one_passage_is_plain_generation() -> None:
-    assert TokenEnsemble(TWO)(found(("Sony", 0.3))).text == "A"
-    assert TokenEnsemble(TWO, top=1)(found(("Sony", 0.0), ("Nokia", 0.0))).text == "B"  # A 0.3, B 0.4
+    assert TokenEnsemble(TWO)(ranking_of(("Sony", 0.3))).text == "A"
+    assert TokenEnsemble(TWO, top=1)(ranking_of(("Sony", 0.0), ("Nokia", 0.0))).text == "B"  # A 0.3, B 0.4
 
 
 def test_a_reply_that_goes_on_for_ever_is_cut() -> None:
@@ -175,7 +177,7 @@ def test_a_reply_that_goes_on_for_ever_is_cut() -> None:
 
     flow = TokenEnsemble(Endless(), max_tokens=5)
     with Run() as run, run.lane() as lane:
-        answer = flow(found(("Sony", 1.0)))
+        answer = flow(ranking_of(("Sony", 1.0)))
     assert (answer.text, answer.stop_reason) == ("no no no no no", "cap")
     assert count_reasons(lane.count_calls(flow)) == {"TokenEnsemble": {"The answer was cut off at max_tokens=5.": 1}}
 
@@ -188,18 +190,18 @@ def test_a_model_that_foretells_nothing_is_told(told: tuple[Token, ...]) -> None
             return told
 
     with pytest.raises(ModelRejected, match="foretells no token"):
-        TokenEnsemble(Silent())(found(("Sony", 1.0)))
+        TokenEnsemble(Silent())(ranking_of(("Sony", 1.0)))
 
 
 def test_a_passage_that_fails_is_left_out_of_the_mixture() -> None:
     with degraded() as reasons:
-        assert TokenEnsemble(TWO)(found(("Sanyo", 9.0), ("Sony", 1.0))).text == "A"
+        assert TokenEnsemble(TWO)(ranking_of(("Sanyo", 9.0), ("Sony", 1.0))).text == "A"
     assert reasons
     with pytest.raises(ModelRejected, match="out of order"):
-        TokenEnsemble(TWO)(found(("Sanyo", 9.0)))
+        TokenEnsemble(TWO)(ranking_of(("Sanyo", 9.0)))
     with pytest.raises(ModelRejected, match="has no 'next_tokens'"):
-        TokenEnsemble(ScriptedModel(("x",)))(found(("Sony", 1.0)))  # type: ignore[arg-type]
-    assert TokenEnsemble(TWO)(found()).abstained
+        TokenEnsemble(ScriptedModel(("x",)))(ranking_of(("Sony", 1.0)))  # type: ignore[arg-type]
+    assert TokenEnsemble(TWO)(ranking_of()).abstained
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,13 @@ def node(text: str, name: str = "d", start: int = 0, context: str = "", line: in
     return Node(f"{name}#{start}", text, name, span=span, context=context, uri=f"{name}.md")
 
 
-def found(question: str, *nodes: Node) -> Ranking:
+def ranking_of(question: str, *nodes: Node) -> Ranking:
     return Ranking(Query(question), tuple(Hit(passage_node, 1.0 / n) for n, passage_node in enumerate(nodes, 1)))
 
 
 def test_the_quote_stands_in_the_document_at_its_span() -> None:
     document = "A preface of another kind.\n" + TIDES
-    answer = Extract(words=20)(found("What causes the tide?", node(TIDES, start=27, context="Tides", line=2)))
+    answer = Extract(words=20)(ranking_of("What causes the tide?", node(TIDES, start=27, context="Tides", line=2)))
     assert answer.text == "The tide is caused by the pull of the moon. [1]"
     (citation,) = answer.citations
     assert citation.span is not None
@@ -102,7 +102,7 @@ def test_the_quote_stands_in_the_document_at_its_span() -> None:
 
 def test_a_reference_in_a_sentence_is_told_apart_from_the_marks_of_the_answer() -> None:
     text = "The tide is caused by the pull of the moon [2]. Ships wait."
-    answer = Extract(words=20)(found("What causes the tide?", node(text)))
+    answer = Extract(words=20)(ranking_of("What causes the tide?", node(text)))
     assert answer.text == "The tide is caused by the pull of the moon ⟦2⟧. [1]"
     assert answer.citations[0].quote == "The tide is caused by the pull of the moon [2]."
 
@@ -116,7 +116,7 @@ def test_a_reference_in_a_sentence_is_told_apart_from_the_marks_of_the_answer() 
     ],
 )
 def test_a_row_of_a_table_is_a_quote_of_its_own_with_its_cells_apart(table: str, rows: str) -> None:
-    answer = Extract(words=60)(found("Who is master of de Hoop?", node(f"Ships of 1632.\n\n{table}\n\nAll sail.")))
+    answer = Extract(words=60)(ranking_of("Who is master of de Hoop?", node(f"Ships of 1632.\n\n{table}\n\nAll sail.")))
     lines = answer.text.split("\n")
     assert lines[0] == f"{rows.format('de Hoop | Ann Quarry of the old harbour')} [1]"
     assert [line.count("[") for line in lines] == [1] * len(answer.citations)
@@ -125,7 +125,7 @@ def test_a_row_of_a_table_is_a_quote_of_its_own_with_its_cells_apart(table: str,
 
 def test_a_date_or_number_is_preferred_where_one_is_asked_for() -> None:
     answer = Extract(words=10, threshold=0)(
-        found("When were the harbours built?", node(TIDES + " Harbours were built well."))
+        ranking_of("When were the harbours built?", node(TIDES + " Harbours were built well."))
     )
     assert "1832" in answer.citations[0].quote
 
@@ -137,7 +137,7 @@ def test_words_that_other_sentences_of_the_passage_hold_count_for_the_answer() -
         )
         for n in (9, 33, 13, 24)
     ]
-    answer = Extract(words=30)(found("How many goats had the keeper of lighthouse 9?", *lighthouses))
+    answer = Extract(words=30)(ranking_of("How many goats had the keeper of lighthouse 9?", *lighthouses))
     assert "Its keeper had 4 goats." in [citation.quote for citation in answer.citations]
 
 
@@ -156,7 +156,7 @@ NO_ANSWERS = [
 @pytest.mark.parametrize("embedder", [None, Letters()])
 def test_neither_a_question_nor_a_heading_is_an_answer(line: str, embedder: Letters | None) -> None:
     text = f"Ships wait.\n\n{line}\n\nIt is the pull of the moon.\n\nHarbours are built."
-    answer = Extract(embedder, words=200, threshold=0.0)(found("What causes the tide?", node(text)))
+    answer = Extract(embedder, words=200, threshold=0.0)(ranking_of("What causes the tide?", node(text)))
     assert line not in [citation.quote for citation in answer.citations]
     assert answer.citations
 
@@ -169,44 +169,46 @@ def test_a_label_an_item_and_a_row_are_no_headings(line: str) -> None:
 
 def test_a_heading_counts_for_the_sentences_below_it_and_a_first_row_for_those_of_its_table() -> None:
     text = "Storms\n\nMasts break.\n\nSteel\n\nBar | Yield | Strength\nB1 | 890 | 1000\nB2 | 900 | 1200\n\nMasts bend."
-    answer = Extract(words=10, threshold=0)(found("Which strength has B1 of steel?", node(text)))
+    answer = Extract(words=10, threshold=0)(ranking_of("Which strength has B1 of steel?", node(text)))
     assert answer.citations[0].quote == "B1 | 890 | 1000"
 
 
 @pytest.mark.parametrize("question", ["What is spolia?", "What's a spolia", "What is the Spolia?"])
 def test_a_definition_answers_what_something_is(question: str) -> None:
     text = "Masons like spolia and what spolia is worth. Spolia (pl.) is a reused stone. What spolia is may vary."
-    assert Extract(words=5)(found(question, node(text))).citations[0].quote == "Spolia (pl.) is a reused stone."
+    assert Extract(words=5)(ranking_of(question, node(text))).citations[0].quote == "Spolia (pl.) is a reused stone."
 
 
 @pytest.mark.parametrize("embedder", [None, Letters()])
 def test_nothing_found_is_an_abstention(embedder: Letters | None) -> None:
-    answer = Extract(embedder)(found("What causes the tide?"))
+    answer = Extract(embedder)(ranking_of("What causes the tide?"))
     assert (answer.abstained, answer.citations, answer.text) == (True, (), Extract().abstention)
 
 
 def test_passages_about_something_else_are_an_abstention() -> None:
-    answer = Extract()(found("Who wrote the opera about Nabucco?", node(STONES), node(TIDES)))
+    answer = Extract()(ranking_of("Who wrote the opera about Nabucco?", node(STONES), node(TIDES)))
     assert answer.abstained
-    assert not Extract(threshold=0.0)(found("Who wrote the opera about Nabucco?", node(STONES), node(TIDES))).abstained
+    assert not Extract(threshold=0.0)(
+        ranking_of("Who wrote the opera about Nabucco?", node(STONES), node(TIDES))
+    ).abstained
 
 
 def test_a_heading_or_the_question_itself_is_no_answer() -> None:
     faq = "What causes the tide?\nThe pull of the moon does, day and night.\n"
-    answer = Extract()(found("What causes the tide?", node(faq), node("Tide causes", context="Tide causes")))
+    answer = Extract()(ranking_of("What causes the tide?", node(faq), node("Tide causes", context="Tide causes")))
     assert answer.citations[0].quote == "The pull of the moon does, day and night."
     assert all(citation.quote not in ("What causes the tide?", "Tide causes") for citation in answer.citations)
 
 
 def test_a_sentence_that_two_passages_share_is_quoted_once() -> None:
     overlapping = node(TIDES, start=0), node(TIDES[TIDES.index("The tide") :], start=TIDES.index("The tide"))
-    answer = Extract(words=200)(found("What causes the tide?", *overlapping))
+    answer = Extract(words=200)(ranking_of("What causes the tide?", *overlapping))
     quotes = [citation.quote for citation in answer.citations]
     assert len(quotes) == len(set(quotes))
 
 
 def test_more_words_never_say_less() -> None:
-    ranking = found("Which stones are set into walls by masons?", node(STONES), node(TIDES))
+    ranking = ranking_of("Which stones are set into walls by masons?", node(STONES), node(TIDES))
     sizes = [len(Extract(words=words)(ranking).citations) for words in (10, 20, 40, 80, 160)]
     assert sizes == sorted(sizes)
     assert sizes[-1] > 1
@@ -214,7 +216,7 @@ def test_more_words_never_say_less() -> None:
 
 def test_a_reply_is_never_longer_than_the_limit() -> None:
     text = " ".join(f"The tide of the year {year} was caused by the moon." for year in range(1500, 1600))
-    answer = Extract(words=15)(found("Which year had a tide that was caused by the moon?", node(text)))
+    answer = Extract(words=15)(ranking_of("Which year had a tide that was caused by the moon?", node(text)))
     assert sum(count_words(citation.quote) for citation in answer.citations) <= HARD_LIMIT * 15
 
 
@@ -222,14 +224,16 @@ def test_a_reply_is_never_longer_than_the_limit() -> None:
 def test_one_by_one_and_together_are_the_same(embedder: Letters | None) -> None:
     extract = Extract(embedder)
     rankings = [
-        found(q, node(TIDES), node(STONES, "s")) for q in ("What causes the tide?", "What do masons call them?")
+        ranking_of(q, node(TIDES), node(STONES, "s")) for q in ("What causes the tide?", "What do masons call them?")
     ]
     assert list(extract.apply_batch(rankings)) == [extract(ranking) for ranking in rankings]
 
 
 def test_a_batch_embeds_each_text_once() -> None:
     calls.clear()
-    rankings = [found(q, node(TIDES), node(STONES, "s")) for q in ("What causes the tide?", "Why wait?", "Why wait?")]
+    rankings = [
+        ranking_of(q, node(TIDES), node(STONES, "s")) for q in ("What causes the tide?", "Why wait?", "Why wait?")
+    ]
     Extract(Letters()).apply_batch(rankings)
     texts = [text for call in calls for text in call]
     assert len(texts) == len(set(texts))
@@ -237,7 +241,9 @@ def test_a_batch_embeds_each_text_once() -> None:
 
 
 def test_only_the_best_passages_are_read() -> None:
-    ranking = found("What do masons call old stones?", *(node(TIDES, f"t{n}") for n in range(3)), node(STONES, "s"))
+    ranking = ranking_of(
+        "What do masons call old stones?", *(node(TIDES, f"t{n}") for n in range(3)), node(STONES, "s")
+    )
     answer = Extract(passages=3, threshold=0.0)(ranking)
     assert "s" not in {citation.document for citation in answer.citations}
     assert answer.evidence is not None
@@ -254,13 +260,13 @@ SCRIPTS = [
 
 @pytest.mark.parametrize(("question", "before", "quote", "after"), SCRIPTS)
 def test_other_scripts_are_quoted_exactly(question: str, before: str, quote: str, after: str) -> None:
-    answer = Extract(words=8)(found(question, node(before + quote + after)))
+    answer = Extract(words=8)(ranking_of(question, node(before + quote + after)))
     assert answer.citations[0].quote == quote
 
 
 def test_the_text_of_a_node_that_is_not_the_documents_is_cited_as_a_whole() -> None:
     summary = Node("n", TIDES, "d", "summary", Span(0, 9000))
-    answer = Extract(words=20)(found("What causes the tide?", summary))
+    answer = Extract(words=20)(ranking_of("What causes the tide?", summary))
     assert answer.citations[0].span == Span(0, 9000)
 
 
@@ -274,11 +280,11 @@ def test_numbers_out_of_range_are_refused(wrong: dict[str, float]) -> None:
 @settings(max_examples=60)
 @given(st.text(max_size=400), st.text(max_size=60))
 def test_any_text_is_quoted_exactly(text: str, question: str) -> None:
-    answer = Extract(threshold=0.0)(found(question or "?", node(text, start=7)))
+    answer = Extract(threshold=0.0)(ranking_of(question or "?", node(text, start=7)))
     for citation in answer.citations:
         assert citation.span is not None
         assert text[citation.span.start - 7 : citation.span.end - 7] == citation.quote
-    assert answer == Extract(threshold=0.0)(found(question or "?", node(text, start=7)))
+    assert answer == Extract(threshold=0.0)(ranking_of(question or "?", node(text, start=7)))
 
 
 @settings(max_examples=60)
@@ -343,7 +349,7 @@ def test_questions_about_the_same_passages_share_the_vectors_of_their_sentences(
     from spolia.testing import HashingEmbedder
 
     read = (node("The tide is caused by the moon. Ships wait for it."), node("Salt is dug in mines.", "s"))
-    rankings = [found(f"What is {word}?", *read) for word in ("a tide", "a mine", "salt")]
+    rankings = [ranking_of(f"What is {word}?", *read) for word in ("a tide", "a mine", "salt")]
     fresh = [Extract(HashingEmbedder(8))(ranking) for ranking in rankings]
     with Run() as run:
         second_answers = [Extract(HashingEmbedder(8))(ranking) for ranking in rankings]
@@ -365,7 +371,7 @@ def test_another_process_takes_the_vectors_of_sentences_from_the_cache_of_the_ru
     embedded = list[int]()
     for question in ("What causes the tide?", "What is dug in a mine?"):
         monkeypatch.setattr("spolia.generation.sentence_vectors._vector_cache", {})
-        ranking = found(question, *read)
+        ranking = ranking_of(question, *read)
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache, journal=runs.journal) as run:
             answer = extract(ranking) if alone else extract.batch([ranking])[0]
         embedded.append(run.actual_usage.embedded)
@@ -387,7 +393,7 @@ def test_vectors_that_depend_on_who_asks_are_not_taken_for_another_asker(tmp_pat
     with Runs(tmp_path / "runs.db") as runs:
         for asker, question in (("ada", "What is salt?"), ("ada", "What is a mine?"), ("ben", "What is dug?")):
             with Run(groups=(asker,), cache=runs.cache):
-                extract(found(question, node("Salt is dug in mines.")))
+                extract(ranking_of(question, node("Salt is dug in mines.")))
     assert [asked_text for (asked_text,) in calls] == [
         *("What is salt?", "Salt is dug in mines.", "What is a mine?", "What is dug?", "Salt is dug in mines.")
     ]
@@ -397,7 +403,7 @@ def test_vectors_that_depend_on_who_asks_are_not_taken_for_another_asker(tmp_pat
 def test_only_what_an_embedder_judged_is_kept(embedder: Letters | None) -> None:
     with Run(cache=Cache()) as run:
         for _ in range(2):
-            Extract(embedder)(found("What causes the tide?", node("The moon causes the tide.")))
+            Extract(embedder)(ranking_of("What causes the tide?", node("The moon causes the tide.")))
     assert run.counts()["Extract"] == (1 if embedder else 2)
 
 

@@ -117,7 +117,7 @@ def test_a_claim_that_cannot_be_judged_is_not_kept() -> None:
 # ---------------------------------------------------------------------------------------------------- by a model
 
 
-def verified(
+def verify_answer(
     *verdicts: str, replies: tuple[str, ...] = ("A [1]", "B [1]", "C [1]"), rounds: int = 3
 ) -> tuple[Answer, int]:
     """The answer, and how many were written; the verdict on A, B, C in their order."""
@@ -129,14 +129,14 @@ def verified(
 
 
 def test_two_bad_verdicts_then_a_good_one_are_three_answers() -> None:
-    answer, calls = verified("wrong answer", "wrong passages", "right")
+    answer, calls = verify_answer("wrong answer", "wrong passages", "right")
     assert (answer.text, answer.stop_reason, calls) == ("C [1]", "answered", 6)
 
 
 def test_at_the_cap_the_last_answer_is_not_verified() -> None:
-    answer, calls = verified("wrong answer", "wrong answer", "wrong answer")
+    answer, calls = verify_answer("wrong answer", "wrong answer", "wrong answer")
     assert (answer.text, answer.stop_reason, calls) == ("C [1]", "cap", 6)
-    assert verified("wrong answer", rounds=1)[0].stop_reason == "cap"
+    assert verify_answer("wrong answer", rounds=1)[0].stop_reason == "cap"
 
 
 def test_wrong_passages_are_searched_for_again_by_another_query() -> None:

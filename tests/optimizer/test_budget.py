@@ -15,7 +15,7 @@ from .finds import MODEL, Finds, questions, reading
 from .test_tuning import SPACE
 
 
-def tuned(budget: str | None, n: int = 30, **options: Any) -> TunedFlow:
+def tune_reading(budget: str | None, n: int = 30, **options: Any) -> TunedFlow:
     """4 flows that ask a model once for a question."""
     return tune(reading(MODEL), questions(n), "EM", budget=budget, **options)
 
@@ -57,7 +57,7 @@ def test_the_least_budget_is_enough(text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("budget", "calls"), [("60 calls", 60), ("9k tokens", 9000)])
 def test_models_are_asked_no_more_than_the_budget_allows(budget: str, calls: int) -> None:
-    whole, bounded = tuned(None), tuned(budget)
+    whole, bounded = tune_reading(None), tune_reading(budget)
     usage = bounded.spent.calls if "calls" in budget else bounded.spent.input_tokens + bounded.spent.output_tokens
     assert 0 < usage <= calls
     assert bounded.spent.calls < whole.spent.calls
@@ -67,18 +67,18 @@ def test_models_are_asked_no_more_than_the_budget_allows(budget: str, calls: int
 @pytest.mark.slow
 def test_a_budget_that_is_too_small_says_the_least_in_its_unit_and_that_is_enough() -> None:
     with pytest.raises(DataError, match=r"A budget of 20 calls is too small .* Write at least '(\d+) calls'.") as error:
-        tuned("20 calls")
+        tune_reading("20 calls")
     minimum = str(error.value).split("'")[1]
-    assert tuned(minimum).spent.calls <= int(minimum.split()[0])
+    assert tune_reading(minimum).spent.calls <= int(minimum.split()[0])
     with pytest.raises(DataError, match=r"A budget of 3 tokens is too small .* Write at least '\d+ tokens'"):
-        tuned("3 tokens")
+        tune_reading("3 tokens")
     with pytest.raises(DataError, match=r"A budget of 0.0001s is too small .* Write at least '[\d.]+(s|m)'."):
         tune(SPACE, questions(30), "MRR", budget="0.0001s")
 
 
 @pytest.mark.slow
 def test_of_a_budget_of_calls_enough_is_left_for_the_report_on_fresh_questions() -> None:
-    tuned_flow = tuned("700 calls", 210)
+    tuned_flow = tune_reading("700 calls", 210)
     assert tuned_flow.spent.calls <= 700
     assert tuned_flow.fresh > 0
     assert tuned_flow.scored_on == "fresh questions"
@@ -87,11 +87,11 @@ def test_of_a_budget_of_calls_enough_is_left_for_the_report_on_fresh_questions()
 
 @pytest.mark.slow
 def test_a_study_goes_on_within_its_budget_and_again_takes_nothing(tmp_path: Path) -> None:
-    first = tuned("60 calls", path=tmp_path)
-    second = tuned("60 calls", path=tmp_path)
+    first = tune_reading("60 calls", path=tmp_path)
+    second = tune_reading("60 calls", path=tmp_path)
     assert (second.rows, second.spent.calls) == (0, 0)
     assert (second.point, second.score) == (first.point, first.score)
-    more = tuned("100 calls", path=tmp_path)
+    more = tune_reading("100 calls", path=tmp_path)
     assert first.spent.calls + more.spent.calls <= 100
 
 

@@ -95,11 +95,11 @@ def by_spans(n: int = LIGHTHOUSES) -> list[Item]:
     ]
 
 
-def searched(group: str = "{use: chunks}", more: str = "") -> str:
+def bm25_yaml(group: str = "{use: chunks}", more: str = "") -> str:
     return f"BM25: {{group: {group}{more}}}"
 
 
-def named(group: str, definition: str) -> str:
+def group_yaml(group: str, definition: str) -> str:
     return f"{{corpus: {{use: corpus}}, name: {group}, definition: {definition}}}"
 
 
@@ -307,17 +307,17 @@ def test_candidates_of_one_place_take_one_weight_under_their_default_names(store
     space = (
         Branch(Choice(BM25(chunks), TFIDF(chunks) >> Cut(3), name="words"), Dense(chunks, SMALL)) >> ConvexCombination()
     )
-    _, tfidf = settled(space)
+    _, tfidf = settled_flows(space)
     assert "TFIDF(group=" in repr(tfidf)
     assert "source='bm25'" in repr(tfidf)
     own = Choice(BM25(chunks), TFIDF(chunks, source="mine"), name="words")
-    assert "source='mine'" in repr(settled(Branch(own, Dense(chunks, SMALL)) >> ConvexCombination())[1])
+    assert "source='mine'" in repr(settled_flows(Branch(own, Dense(chunks, SMALL)) >> ConvexCombination())[1])
     fusion = ConvexCombination((("bm25", 0.5), ("tf-idf", 0.5)))
-    assert "source='tf-idf'" in repr(settled(Branch(Choice(BM25(chunks), TFIDF(chunks))) >> fusion)[1])
-    assert "source='tf-idf'" in repr(settled(Choice(BM25(chunks), TFIDF(chunks)))[1])
+    assert "source='tf-idf'" in repr(settled_flows(Branch(Choice(BM25(chunks), TFIDF(chunks))) >> fusion)[1])
+    assert "source='tf-idf'" in repr(settled_flows(Choice(BM25(chunks), TFIDF(chunks)))[1])
 
 
-def settled(space: Operator[Any, Any]) -> list[Operator[Any, Any]]:
+def settled_flows(space: Operator[Any, Any]) -> list[Operator[Any, Any]]:
     return [flow for _, flow in settle(space)]
 
 

@@ -39,33 +39,35 @@ def questions(n: int, about: str) -> list[Item]:
     ]
 
 
-def studied(earlier: EarlierStudies | None, about: str, space: Operator[Any, Any] = SPACE, **options: Any) -> TunedFlow:
+def run_study(
+    earlier: EarlierStudies | None, about: str, space: Operator[Any, Any] = SPACE, **options: Any
+) -> TunedFlow:
     options = {"budget": "30%", "seed": 1, **options}
     return tune(space, questions(40, about), options.pop("objective", "MRR"), earlier=earlier, **options)
 
 
-def started(tuned_flow: TunedFlow) -> list[str]:
+def notes_of_start(tuned_flow: TunedFlow) -> list[str]:
     return [note for note in tuned_flow.notes if note.startswith("The search began")]
 
 
 @pytest.mark.slow
 def test_a_study_begins_with_what_was_best_on_other_questions_and_says_of_how_many_studies(tmp_path: Path) -> None:
     earlier = EarlierStudies(tmp_path, None)
-    first = studied(earlier, "ships")
-    assert not started(first)
+    first = run_study(earlier, "ships")
+    assert not notes_of_start(first)
     start = earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR"))
     assert (dict(start.points[0]), start.own) == (first.point, 1)
-    (note,) = started(studied(earlier, "goats"))
+    (note,) = notes_of_start(run_study(earlier, "goats"))
     assert "best in 1 study of other questions." in note
-    (note,) = started(studied(earlier, "boats"))
+    (note,) = notes_of_start(run_study(earlier, "boats"))
     assert "best in 2 studies of other questions." in note
-    assert not started(studied(None, "boats"))
+    assert not notes_of_start(run_study(None, "boats"))
 
 
 @pytest.mark.slow
 def test_a_record_of_the_same_questions_or_of_some_of_them_is_not_used(tmp_path: Path) -> None:
     earlier = EarlierStudies(tmp_path, None)
-    studied(earlier, "ships", strategy="random")
+    run_study(earlier, "ships", strategy="random")
     assert earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).points
     assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "ships"), "MRR", seed=2)).points
     for subset in (questions(40, "ships")[10:12], [*questions(40, "ships")[:20], *questions(60, "goats")[20:]]):
@@ -77,14 +79,14 @@ def test_a_record_of_the_same_questions_or_of_some_of_them_is_not_used(tmp_path:
 @pytest.mark.slow
 def test_places_and_candidates_are_matched_by_name_and_the_rest_is_the_default(tmp_path: Path) -> None:
     earlier = EarlierStudies(tmp_path, None)
-    best = studied(earlier, "ships").point
+    best = run_study(earlier, "ships").point
     assert best["skill"] == 3
     moved_space = Finds().vary("luck", luck=[2, 1, 0]).vary("skill", skill=[3, 2]) >> Choice(
         Identity(), Cut(3), name="more"
     )
     start = earlier.find_warm_start(TuningPlan.from_space(moved_space, questions(40, "goats"), "MRR"))
     assert start.points[0] == {"luck": 2 - best["luck"], "skill": 0}
-    assert started(studied(earlier, "goats", moved_space))
+    assert notes_of_start(run_study(earlier, "goats", moved_space))
     other_space = Finds().vary("a", skill=[3, 2]).vary("luck", luck=[7, 8])
     assert not earlier.find_warm_start(TuningPlan.from_space(other_space, questions(40, "goats"), "MRR")).points
     assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "nDCG@10")).points
@@ -94,7 +96,7 @@ def test_places_and_candidates_are_matched_by_name_and_the_rest_is_the_default(t
 def test_a_record_holds_no_texts_and_no_places_of_this_machine(tmp_path: Path) -> None:
     prompt = "Answer like a pirate who knows the secret of ships."
     space = SPACE >> Choice(Identity(), said.but(prompt=prompt, key="sk-0123456789abcdef0123456789"), name="said")
-    studied(EarlierStudies(tmp_path, None), "ships", space)
+    run_study(EarlierStudies(tmp_path, None), "ships", space)
     (path,) = tmp_path.iterdir()
     text = path.read_text()
     assert json.loads(text)["places"]["skill"] == ["0", "1", "2", "3"]
@@ -121,16 +123,16 @@ def test_the_names_of_a_space_are_the_same_over_every_corpus() -> None:
 @pytest.mark.slow
 def test_a_study_that_goes_on_begins_as_it_began_whatever_has_ended_since(tmp_path: Path) -> None:
     earlier = EarlierStudies(tmp_path / "records", None)
-    first = studied(earlier, "ships", path=tmp_path / "study")
-    studied(earlier, "goats")
-    second = studied(earlier, "ships", path=tmp_path / "study")
+    first = run_study(earlier, "ships", path=tmp_path / "study")
+    run_study(earlier, "goats")
+    second = run_study(earlier, "ships", path=tmp_path / "study")
     assert (second.rows, second.point, second.notes) == (0, first.point, first.notes)
 
 
 @pytest.mark.slow
 def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: Path) -> None:
     earlier = EarlierStudies(tmp_path, None)
-    studied(earlier, "ships")
+    run_study(earlier, "ships")
     (path,) = tmp_path.iterdir()
     good = json.loads(path.read_text())
     (tmp_path / "cut.json").write_text(path.read_text()[:50])

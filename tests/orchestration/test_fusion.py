@@ -13,7 +13,7 @@ from spolia.types import Hit, Node, Query, Ranking
 from tests.cases import check_each
 
 
-def found(source: str, query: Query | None = None, /, **scores: float) -> Ranking:
+def ranking_of(source: str, query: Query | None = None, /, **scores: float) -> Ranking:
     hits = tuple(Hit(Node(name, f"text of {name}"), score) for name, score in scores.items())
     return Ranking(query or Query("why?"), hits, source)
 
@@ -23,7 +23,7 @@ def ids(ranking: Ranking) -> list[str]:
 
 
 def test_each_hit_says_which_scores_were_fused() -> None:
-    fused = ReciprocalRankFusion()((found("bm25", a=9.0, b=4.0), found("dense", b=0.8, c=0.3)))
+    fused = ReciprocalRankFusion()((ranking_of("bm25", a=9.0, b=4.0), ranking_of("dense", b=0.8, c=0.3)))
     assert [(hit.node.id, hit.parts) for hit in fused.hits] == [
         ("b", (("bm25", 4.0), ("dense", 0.8))),
         ("a", (("bm25", 9.0),)),
@@ -35,15 +35,18 @@ def test_each_hit_says_which_scores_were_fused() -> None:
 def test_the_weight_of_a_query_counts() -> None:
     original = Query("why?", weight=2.0)
     rewritten = Query("why?").rewritten("for what reason?")
-    assert ids(ReciprocalRankFusion()((found("bm25", rewritten, a=1.0), found("bm25", original, b=1.0)))) == ["b", "a"]
-    combined = ConvexCombination()((found("bm25", rewritten, a=1.0), found("bm25", original, b=1.0)))
+    assert ids(ReciprocalRankFusion()((ranking_of("bm25", rewritten, a=1.0), ranking_of("bm25", original, b=1.0)))) == [
+        "b",
+        "a",
+    ]
+    combined = ConvexCombination()((ranking_of("bm25", rewritten, a=1.0), ranking_of("bm25", original, b=1.0)))
     assert ids(combined) == ["b", "a"]
 
 
 def test_fused_rewritings_answer_the_question() -> None:
     first = Query("Who wrote Emma?").rewritten("author of Emma")
     second = Query("Who wrote Emma?").rewritten("Emma writer")
-    fused = ReciprocalRankFusion()((found("bm25", first, a=1.0), found("bm25", second, a=1.0)))
+    fused = ReciprocalRankFusion()((ranking_of("bm25", first, a=1.0), ranking_of("bm25", second, a=1.0)))
     assert (fused.query.text, fused.query.question) == ("Who wrote Emma?", "Who wrote Emma?")
 
 
@@ -52,7 +55,7 @@ def test_the_question_survives_a_lost_origin() -> None:
 
 
 def test_weights_are_named_by_source_whatever_the_order_of_the_rankings() -> None:
-    bm25, dense = found("bm25", a=9.0, b=1.0), found("dense", b=0.9, a=0.1)
+    bm25, dense = ranking_of("bm25", a=9.0, b=1.0), ranking_of("dense", b=0.9, a=0.1)
     fuse = ConvexCombination((("bm25", 0.8), ("dense", 0.2)), normalisation="min-max")
     assert ids(fuse((bm25, dense))) == ids(fuse((dense, bm25))) == ["a", "b"]
     assert ids(fuse.but(weights=(("bm25", 0.2), ("dense", 0.8)))((bm25, dense))) == ["b", "a"]
@@ -61,13 +64,13 @@ def test_weights_are_named_by_source_whatever_the_order_of_the_rankings() -> Non
 @pytest.mark.parametrize("normalisation", ConvexCombination.normalisations)
 def test_every_normalisation_fuses_a_single_hit_and_an_empty_list(normalisation: str) -> None:
     fuse = ConvexCombination(normalisation=normalisation)
-    assert ids(fuse((found("bm25", a=2.0), found("dense")))) == ["a"]
-    assert ids(fuse((found("bm25"), found("dense")))) == []
+    assert ids(fuse((ranking_of("bm25", a=2.0), ranking_of("dense")))) == ["a"]
+    assert ids(fuse((ranking_of("bm25"), ranking_of("dense")))) == []
 
 
 def test_a_source_without_weight_is_refused_by_name() -> None:
     with pytest.raises(WiringError, match="no weight for the source 'web', only for 'bm25', 'dense'"):
-        ConvexCombination()((found("web", a=1.0),))
+        ConvexCombination()((ranking_of("web", a=1.0),))
 
 
 @check_each(
@@ -102,7 +105,7 @@ def test_nothing_to_fuse_is_an_error(fuse: Operator[Sequence[Ranking], Ranking])
 )
 def test_fusion_keeps_the_best_of_what_was_found_once(found_scores: list[dict[str, float]], top_k: int) -> None:
     rankings = tuple(
-        found("bm25", **dict(sorted(scores.items(), key=lambda item: -item[1]))) for scores in found_scores
+        ranking_of("bm25", **dict(sorted(scores.items(), key=lambda item: -item[1]))) for scores in found_scores
     )
     names = {name for scores in found_scores for name in scores}
     for fuse in (ReciprocalRankFusion(), ConvexCombination()):
@@ -132,7 +135,7 @@ def test_scores_that_are_no_numbers_or_endless_are_fused_all_the_same(
     fuse: Operator[Sequence[Ranking], Ranking], first: list[float], second: list[float]
 ) -> None:
     pair = [dict(zip("abcde", scores, strict=False)) for scores in (first, second)]
-    fused = fuse((found("bm25", **pair[0]), found("dense", **pair[1])))
+    fused = fuse((ranking_of("bm25", **pair[0]), ranking_of("dense", **pair[1])))
     assert set(ids(fused)) == set(pair[0]) | set(pair[1])
     scores = [hit.score for hit in fused.hits]
     if not isinstance(fuse, EvenSplit):  # which leaves scores as they are
@@ -145,7 +148,7 @@ def test_scores_that_are_no_numbers_or_endless_are_fused_all_the_same(
 @pytest.mark.parametrize("fuse", [ReciprocalRankFusion(), HighestScore(), EvenSplit(), ConvexCombination()])
 def test_ten_thousand_hits_are_fused_and_so_are_equal_ones(fuse: Operator[Sequence[Ranking], Ranking]) -> None:
     many = {f"n{index:05}": 1.0 for index in range(10_000)}
-    fused = fuse((found("bm25", **many), found("dense", **many)))
+    fused = fuse((ranking_of("bm25", **many), ranking_of("dense", **many)))
     assert ids(fused) == [f"n{index:05}" for index in range(5 if isinstance(fuse, EvenSplit) else 10)]
 
 

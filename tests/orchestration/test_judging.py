@@ -20,16 +20,16 @@ from tests.pre_retrieval.fixtures import Recorded, degraded
 WHO = Query("Who employed Olsen?")
 
 
-def said(*probabilities: float) -> Generation:
+def generation_of(*probabilities: float) -> Generation:
     return Generation("x", tokens=tuple(Token("x", math.log(p)) for p in probabilities))
 
 
 def test_a_reply_is_accepted_where_every_token_has_the_threshold_or_more() -> None:
     judge = Confident(0.8)
-    assert judge(said(0.8, 1.0)) == Verdict(True, "confident")
-    assert not judge(said(0.99, 0.7999)).stop
-    assert Confident(0.0)(said(1e-9)).stop
-    assert not Confident(1.0)(said(0.999999)).stop
+    assert judge(generation_of(0.8, 1.0)) == Verdict(True, "confident")
+    assert not judge(generation_of(0.99, 0.7999)).stop
+    assert Confident(0.0)(generation_of(1e-9)).stop
+    assert not Confident(1.0)(generation_of(0.999999)).stop
 
 
 @pytest.mark.parametrize("logprob", [math.nan, math.inf, 0.1, -math.inf])
@@ -58,7 +58,7 @@ def test_a_rule_ends_a_loop() -> None:
             StopWhen(wrong, 1)(Chain(WHO))
 
 
-def found(*texts: str) -> Ranking:
+def ranking_of(*texts: str) -> Ranking:
     return Ranking(WHO, tuple(Hit(Node(str(n), text), 1.0) for n, text in enumerate(texts)))
 
 
@@ -76,23 +76,23 @@ def found(*texts: str) -> Ranking:
     ],
 )
 def test_a_model_says_whether_it_is_enough(reply: str, expected: bool) -> None:
-    assert Sufficient(ScriptedModel((reply,)))(found("Olsen was at Nokia.")).stop is expected
+    assert Sufficient(ScriptedModel((reply,)))(ranking_of("Olsen was at Nokia.")).stop is expected
 
 
 def test_twenty_replies_without_a_verdict_are_the_default_and_are_counted() -> None:
     with degraded("spolia.models.prompting.role") as reasons:
         for number in range(20):
-            assert not Sufficient(ScriptedModel((f"well {number}",)))(found("Olsen was at Nokia.")).stop
+            assert not Sufficient(ScriptedModel((f"well {number}",)))(ranking_of("Olsen was at Nokia.")).stop
     assert len(reasons) == 20
     other_judge = Sufficient(ScriptedModel(("well",)), role=ENOUGH.but(default="sufficient"))
-    assert other_judge(found("Olsen was at Nokia.")).stop
+    assert other_judge(ranking_of("Olsen was at Nokia.")).stop
 
 
 def test_of_nothing_nobody_is_asked_and_only_so_much_is_shown() -> None:
     model = Recorded(lambda text: "sufficient")
-    assert not Sufficient(model)(found()).stop
+    assert not Sufficient(model)(ranking_of()).stop
     assert model.sent == []
-    Sufficient(model, passages=2, characters=3)(found("abcdef", "</passages>", "third"))
+    Sufficient(model, passages=2, characters=3)(ranking_of("abcdef", "</passages>", "third"))
     content = model.sent[0].messages[1].content
     assert "abc\n" in content
     assert "abcd" not in content

@@ -112,7 +112,7 @@ def steps() -> list[Operator[Ranking, Ranking]]:
     ]
 
 
-def told(ranking: Ranking) -> str:
+def describe_ranking(ranking: Ranking) -> str:
     """All of a ranking, NaN too."""
     return repr(
         (ranking.query, ranking.source, [(hit.node.id, hit.score, hit.parts, hit.found) for hit in ranking.hits])
@@ -132,7 +132,7 @@ def test_a_sweep_of_cuts_thresholds_and_boosts_gives_what_each_gives_alone(
     for value, row in zip(values, sweep(values, variants), strict=True):
         for variant, swept in zip(variants, row, strict=True):
             expected = variant(value)
-            assert told(swept.ranking) == told(expected)
+            assert describe_ranking(swept.ranking) == describe_ranking(expected)
             assert swept.ids == [node.id for node in expected.nodes]
 
 

@@ -45,20 +45,20 @@ def test_nodes_text_and_dicts() -> None:
     node = Node(
         "n", "Tides.", "d", span=Span(0, 6, pages=(2, 3)), uri="a.pdf", context="Sea", meta=meta, readers=("ann",)
     )
-    found_ranking = Ranking(Query("?"), (Hit(node, 0.5), Hit(Node("m", "Salt."), 0.25)))
-    assert AsNodes()(found_ranking) == found_ranking.nodes
-    assert (AsText()(found_ranking), AsText(join="|")(found_ranking), AsText()(ranking())) == (
+    two_hits = Ranking(Query("?"), (Hit(node, 0.5), Hit(Node("m", "Salt."), 0.25)))
+    assert AsNodes()(two_hits) == two_hits.nodes
+    assert (AsText()(two_hits), AsText(join="|")(two_hits), AsText()(ranking())) == (
         "Tides.\n\nSalt.",
         "Tides.|Salt.",
         "",
     )
-    first, second = AsDicts()(found_ranking)
+    first, second = AsDicts()(two_hits)
     assert first == {
         "id": "n", "score": 0.5, "text": "Tides.", "uri": "a.pdf",
         "meta": {"lang": "en", "tag": ["a", "b"], "none": None},
     }  # fmt: skip
     assert second["meta"] == {}
-    rest = AsDicts(("rank", "pages", "lines", "context", "group", "document", "parent", "number"))(found_ranking)
+    rest = AsDicts(("rank", "pages", "lines", "context", "group", "document", "parent", "number"))(two_hits)
     assert rest[0] == {
         "rank": 1, "pages": [2, 3], "lines": None, "context": "Sea", "group": "chunk", "document": "d", "parent": "",
         "number": 0,

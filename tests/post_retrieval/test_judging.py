@@ -54,8 +54,8 @@ def ids(found: Ranking) -> list[str]:
     return [node.id for node in found.nodes]
 
 
-def scores(found_ranking: Ranking) -> list[float]:
-    return [hit.score for hit in found_ranking.hits]
+def scores(reranked: Ranking) -> list[float]:
+    return [hit.score for hit in reranked.hits]
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,11 @@ told = (("a", -3.0), ("b", -1.0), ("c", -2.0))
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_hits_come_best_first_with_new_scores(kind: str) -> None:
-    found_ranking = EVERY[kind](Told(told))(ranking("a", "b", "c"))
-    assert ids(found_ranking) == ["b", "c", "a"]
-    assert scores(found_ranking) == sorted(scores(found_ranking), reverse=True)
-    assert set(found_ranking.nodes) == set(ranking("a", "b", "c").nodes)
-    assert (found_ranking.query, found_ranking.source) == (Query(QUESTION), "bm25")
+    reranked = EVERY[kind](Told(told))(ranking("a", "b", "c"))
+    assert ids(reranked) == ["b", "c", "a"]
+    assert scores(reranked) == sorted(scores(reranked), reverse=True)
+    assert set(reranked.nodes) == set(ranking("a", "b", "c").nodes)
+    assert (reranked.query, reranked.source) == (Query(QUESTION), "bm25")
     assert ids(EVERY[kind](Told(told)).but(top_k=2)(ranking("a", "b", "c"))) == ["b", "c"]
 
 
@@ -161,16 +161,16 @@ def test_equal_scores_keep_their_order(kind: str) -> None:
 @pytest.mark.parametrize("kind", BY_SCORE)
 def test_scores_that_are_none_come_last_and_infinite_ones_stay_in_order(kind: str) -> None:
     odd = Told((("a", math.nan), ("b", -math.inf), ("c", -5.0), ("d", -1.0)))
-    found_ranking = BY_SCORE[kind](odd)(ranking("a", "b", "c", "d"))
-    assert ids(found_ranking) == ["d", "c", "b", "a"]
-    assert all(map(math.isfinite, scores(found_ranking)))
-    assert scores(found_ranking) == sorted(scores(found_ranking), reverse=True)
-    assert found_ranking.hits[2].score == found_ranking.hits[3].score
+    reranked = BY_SCORE[kind](odd)(ranking("a", "b", "c", "d"))
+    assert ids(reranked) == ["d", "c", "b", "a"]
+    assert all(map(math.isfinite, scores(reranked)))
+    assert scores(reranked) == sorted(scores(reranked), reverse=True)
+    assert reranked.hits[2].score == reranked.hits[3].score
 
 
 def test_infinite_scores_are_the_largest_numbers() -> None:
-    found_ranking = CrossEncoder(Told((("a", math.inf), ("b", -math.inf))))(ranking("b", "a"))
-    assert scores(found_ranking) == [sys.float_info.max, -sys.float_info.max]
+    reranked = CrossEncoder(Told((("a", math.inf), ("b", -math.inf))))(ranking("b", "a"))
+    assert scores(reranked) == [sys.float_info.max, -sys.float_info.max]
 
 
 def test_no_score_at_all_leaves_the_order() -> None:
@@ -198,8 +198,8 @@ def test_of_ten_thousand_hits_the_best_are_judged(kind: str) -> None:
 def test_all_of_a_thousand_hits_can_be_judged() -> None:
     many = [f"p{number}" for number in range(1_000)]
     worst_first = Told(tuple((id, float(index)) for index, id in enumerate(many)))
-    found_ranking = CrossEncoder(worst_first, top_k=1_000, judged=1_000)(ranking(*many))
-    assert ids(found_ranking) == many[::-1]
+    reranked = CrossEncoder(worst_first, top_k=1_000, judged=1_000)(ranking(*many))
+    assert ids(reranked) == many[::-1]
 
 
 def test_a_model_with_another_number_of_scores_is_an_error() -> None:
@@ -221,8 +221,8 @@ def test_the_question_is_judged_and_not_what_was_searched() -> None:
             return (1.0,)
 
     node = Node("a", "Paris.", context="France > Cities")
-    found_ranking = Ranking(Query(QUESTION).rewritten("olsen employer"), (Hit(node, 1.0),))
-    assert len(CrossEncoder(Echo(), strict=True)(found_ranking)) == 1
+    hits = Ranking(Query(QUESTION).rewritten("olsen employer"), (Hit(node, 1.0),))
+    assert len(CrossEncoder(Echo(), strict=True)(hits)) == 1
 
 
 def test_a_result_is_kept_and_a_degraded_one_is_not() -> None:
@@ -286,10 +286,10 @@ def test_flows_are_written_and_read(kind: str) -> None:
 def test_a_hosted_reranker_is_asked_once_and_its_failure_keeps_the_order() -> None:
     with OpenAIServer(ServedReply(), ServedReply(status=503)) as server:
         hosted = CrossEncoder(RerankModel("any", server.url, retries=0), top_k=2)
-        found_ranking = ranking("olsen", "b", "c")
-        assert ids(hosted(found_ranking)) == ["olsen", "b"]
+        hits = ranking("olsen", "b", "c")
+        assert ids(hosted(hits)) == ["olsen", "b"]
         assert len(server.requests) == 1
-        assert hosted(found_ranking).hits == found_ranking.hits[:2]
+        assert hosted(hits).hits == hits.hits[:2]
 
 
 @pytest.mark.slow
@@ -348,8 +348,8 @@ def test_no_log_probabilities_where_they_were_promised_keep_the_order() -> None:
 def test_windows_of_rank_gpt_go_up_from_the_end() -> None:
     many = [f"p{number:02}" for number in range(45)]
     best_last = Told(tuple((id, float(index)) for index, id in enumerate(many)))
-    found_ranking = RankGPT(best_last, top_k=10)(ranking(*many))
-    assert ids(found_ranking) == many[::-1][:10]
+    reranked = RankGPT(best_last, top_k=10)(ranking(*many))
+    assert ids(reranked) == many[::-1][:10]
     assert window_starts(45, 20, 10) == [25, 15, 5, 0]
 
 
@@ -369,10 +369,8 @@ def test_any_reply_gives_a_permutation(reply: str, count: int) -> None:
 
 
 def test_a_reply_of_rank_gpt_that_is_not_read_is_sent_back_once_and_then_the_order_stays() -> None:
-    found_ranking = RankGPT(ScriptedModel((("must be numbers", "[2] > [1]"), ("", "I like them all."))))(
-        ranking("a", "b")
-    )
-    assert ids(found_ranking) == ["b", "a"]
+    reranked = RankGPT(ScriptedModel((("must be numbers", "[2] > [1]"), ("", "I like them all."))))(ranking("a", "b"))
+    assert ids(reranked) == ["b", "a"]
     with Run() as run, run.lane() as lane:
         silly = RankGPT(ScriptedModel((("", "I like them all."),)))
         assert ids(silly(ranking("a", "b"))) == ["a", "b"]

@@ -56,7 +56,7 @@ def scores(op: ModelReranker) -> dict[str, float]:
     return together
 
 
-def prompted(op: UPR | MonoT5, text: str) -> Prompt:
+def prompt_of(op: UPR | MonoT5, text: str) -> Prompt:
     return Prompt(template.read(op.prompt).fill({"question": QUESTION, "passage": text}))
 
 
@@ -78,7 +78,7 @@ def test_late_interaction(encoder: LocalTokenEmbedder) -> None:
 def test_the_likelihood_of_the_question(decoder: LocalModel) -> None:
     op = UPR(decoder)
     for text, score in scores(op).items():
-        tokens = decoder.continuation(prompted(op, text), f" {QUESTION}")
+        tokens = decoder.continuation(prompt_of(op, text), f" {QUESTION}")
         assert "".join(token.text for token in tokens) == f" {QUESTION}"
         assert score == pytest.approx(sum(token.logprob for token in tokens), abs=1e-3)
 
@@ -87,7 +87,7 @@ def test_one_of_two_words(decoder: LocalModel) -> None:
     op = MonoT5(decoder, relevant="t", irrelevant="f", top=1_000)
     for text, score in scores(op).items():
         probabilities = {
-            token.text: math.exp(token.logprob) for token in decoder.next_tokens(prompted(op, text), top=1_000)
+            token.text: math.exp(token.logprob) for token in decoder.next_tokens(prompt_of(op, text), top=1_000)
         }
         yes, no = (sum(p for word, p in probabilities.items() if word.strip().lower() == letter) for letter in "tf")
         assert score == pytest.approx(yes / (yes + no), abs=1e-5)

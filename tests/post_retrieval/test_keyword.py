@@ -11,7 +11,7 @@ from spolia.types import Hit, Node, Query, Ranking
 TEXTS = ("apple pie", "banana split", "apple and banana", "Äpfel, no APPLE-PIE", "pineapple")
 
 
-def kept(filter: KeywordFilter) -> list[str]:
+def texts_left(filter: KeywordFilter) -> list[str]:
     hits = tuple(Hit(Node(text, text), 1 / rank) for rank, text in enumerate(TEXTS, 1))
     ranking = filter(Ranking(Query("dessert"), hits, "bm25"))
     assert set(ranking.hits) <= set(hits)
@@ -20,22 +20,22 @@ def kept(filter: KeywordFilter) -> list[str]:
 
 
 def test_all_required_are_there() -> None:
-    assert kept(KeywordFilter(("apple", "banana"))) == ["apple and banana"]
-    assert kept(KeywordFilter(("apple",))) == ["apple pie", "apple and banana", "Äpfel, no APPLE-PIE"]
-    assert kept(KeywordFilter(("apple pie",))) == ["apple pie", "Äpfel, no APPLE-PIE"]
-    assert kept(KeywordFilter(("cherry",))) == []
+    assert texts_left(KeywordFilter(("apple", "banana"))) == ["apple and banana"]
+    assert texts_left(KeywordFilter(("apple",))) == ["apple pie", "apple and banana", "Äpfel, no APPLE-PIE"]
+    assert texts_left(KeywordFilter(("apple pie",))) == ["apple pie", "Äpfel, no APPLE-PIE"]
+    assert texts_left(KeywordFilter(("cherry",))) == []
 
 
 def test_no_excluded_one_is_there() -> None:
-    assert kept(KeywordFilter(excluded=("apple", "split"))) == ["pineapple"]
-    assert kept(KeywordFilter(("apple",), ("apfel", "banana"))) == ["apple pie"]
-    assert kept(KeywordFilter()) == list(TEXTS)
+    assert texts_left(KeywordFilter(excluded=("apple", "split"))) == ["pineapple"]
+    assert texts_left(KeywordFilter(("apple",), ("apfel", "banana"))) == ["apple pie"]
+    assert texts_left(KeywordFilter()) == list(TEXTS)
 
 
 def test_keywords_of_one_filter_are_unknown_to_another() -> None:
-    assert len(kept(KeywordFilter(("apple",)))) == 3
-    assert kept(KeywordFilter(("split",))) == ["banana split"]
-    assert len(kept(KeywordFilter(("apple",)))) == 3
+    assert len(texts_left(KeywordFilter(("apple",)))) == 3
+    assert texts_left(KeywordFilter(("split",))) == ["banana split"]
+    assert len(texts_left(KeywordFilter(("apple",)))) == 3
 
 
 def test_title_and_headings_count() -> None:

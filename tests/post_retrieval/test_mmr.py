@@ -50,8 +50,8 @@ def ranking(question: str, *texts: str) -> Ranking:
     return Ranking(Query(question), tuple(hits), "bm25")
 
 
-def ids(found_ranking: Ranking) -> list[str]:
-    return [node.id for node in found_ranking.nodes]
+def ids(selected: Ranking) -> list[str]:
+    return [node.id for node in selected.nodes]
 
 
 FOUR = ranking("1 0", "4 3", "3 4", "4 3", "4 -3")
@@ -59,9 +59,9 @@ FOUR = ranking("1 0", "4 3", "3 4", "4 3", "4 -3")
 
 
 def test_a_golden_of_four_points() -> None:
-    found_ranking = MMR(Drawn(), top_k=4)(FOUR)
+    diverse = MMR(Drawn(), top_k=4)(FOUR)
     # First n0 with 0.5 · 0.8. Then n3: 0.5 · 0.8 - 0.5 · 0.28; n1: 0.5 · 0.6 - 0.5 · 0.96; n2: 0.5 · 0.8 - 0.5 · 1.
-    assert [(hit.node.id, round(hit.score, 6)) for hit in found_ranking.hits] == [
+    assert [(hit.node.id, round(hit.score, 6)) for hit in diverse.hits] == [
         ("n0", 0.4),
         ("n3", 0.26),
         ("n2", -0.1),
@@ -83,8 +83,8 @@ def test_a_duplicate_of_what_is_chosen_comes_last() -> None:
 
 
 def test_opposite_is_no_more_unlike_than_unlike() -> None:
-    found_ranking = MMR(Drawn(), relevance=0.1, top_k=3)(ranking("1 0", "1 0", "-1 0.1", "0 1"))
-    assert [hit.score for hit in found_ranking.hits] == sorted((hit.score for hit in found_ranking.hits), reverse=True)
+    diverse = MMR(Drawn(), relevance=0.1, top_k=3)(ranking("1 0", "1 0", "-1 0.1", "0 1"))
+    assert [hit.score for hit in diverse.hits] == sorted((hit.score for hit in diverse.hits), reverse=True)
 
 
 @pytest.mark.slow
@@ -97,11 +97,11 @@ def test_opposite_is_no_more_unlike_than_unlike() -> None:
 def test_any_hits_come_once_with_falling_scores(texts: list[str], relevance: float, top_k: int) -> None:
     given_hits = ranking("red sea", *texts)
     for embedder in (None, HashingEmbedder()):
-        found_ranking = MMR(embedder, relevance=relevance, top_k=top_k)(given_hits)
-        assert len(found_ranking) == min(top_k, len(texts)) == len(set(ids(found_ranking)))
-        scores = [hit.score for hit in found_ranking.hits]
+        diverse = MMR(embedder, relevance=relevance, top_k=top_k)(given_hits)
+        assert len(diverse) == min(top_k, len(texts)) == len(set(ids(diverse)))
+        scores = [hit.score for hit in diverse.hits]
         assert scores == sorted(scores, reverse=True)
-        assert set(found_ranking.nodes) <= set(given_hits.nodes)
+        assert set(diverse.nodes) <= set(given_hits.nodes)
 
 
 def test_ten_thousand_equal_hits() -> None:
@@ -114,18 +114,16 @@ def test_stored_vectors_are_taken_and_what_is_not_stored_is_embedded(tmp_path: P
     embedder, corpus = HashingEmbedder(), Corpus(str(tmp_path / "notes.spolia"))
     texts = {f"{word}.md": f"Stones are {word}." for word in ("red", "old", "hard", "wet")}
     add_texts(corpus, texts, embedder=embedder)
-    found_ranking = BM25(corpus.group())(Query("stones"))
-    foreign = found_ranking.but(
-        hits=(*found_ranking.hits, Hit(Node("web", "Stones from elsewhere.", group="web"), 0.1))
-    )
-    for value in (found_ranking, foreign):
+    stored_hits = BM25(corpus.group())(Query("stones"))
+    foreign = stored_hits.but(hits=(*stored_hits.hits, Hit(Node("web", "Stones from elsewhere.", group="web"), 0.1)))
+    for value in (stored_hits, foreign):
         stored, embedded = MMR(embedder, corpus.group(), top_k=5), MMR(embedder, top_k=5)
         assert stored(value) == embedded(value)
     with Run() as run, run.lane() as lane:
-        MMR(embedder, corpus.group())(found_ranking)
+        MMR(embedder, corpus.group())(stored_hits)
     assert lane.usage.embedded == 1
     with pytest.raises(ManifestMismatch):
-        MMR(HashingEmbedder(window=3), corpus.group())(found_ranking)
+        MMR(HashingEmbedder(window=3), corpus.group())(stored_hits)
 
 
 def test_a_query_that_brings_its_vector_is_not_embedded() -> None:

@@ -54,29 +54,31 @@ def test_every_order_keeps_the_hits(count: int, order: Order) -> None:
     assert len(ranking) == count + (order == "best again" and count > 1)
 
 
-def dated(*days: str | None) -> Ranking:
+def ranking_by_days(*days: str | None) -> Ranking:
     """Hits of equal scores, called by their places."""
     nodes = (Node(str(index), "", meta=(("day", day),) if day else ()) for index, day in enumerate(days))
     return Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
 
 
 def test_the_newest_come_first_with_their_scores() -> None:
-    ranking = Newest("day")(dated("2024", "2026-05-01", None, "2026-05-01", "soon", "2025-12-31T23:00:00-02:00"))
+    ranking = Newest("day")(
+        ranking_by_days("2024", "2026-05-01", None, "2026-05-01", "soon", "2025-12-31T23:00:00-02:00")
+    )
     assert ids(ranking) == ["1", "3", "5", "0", "2", "4"]
     assert {hit.score for hit in ranking.hits} == {1.0}
     assert ids(Newest("day", top_k=1)(ranking)) == ["1"]
-    assert Newest()(dated()).hits == ()
+    assert Newest()(ranking_by_days()).hits == ()
 
 
 def test_of_several_times_the_latest_counts() -> None:
     twice = Node("twice", "", meta=(("day", "2020"), ("day", "2026")))
-    ranking = dated("2024")
+    ranking = ranking_by_days("2024")
     assert ids(Newest("day")(ranking.but(hits=(*ranking.hits, Hit(twice, 0.5))))) == ["twice", "0"]
 
 
 def test_goldens_of_the_decay() -> None:
     days = ("2026-01-01", "2026-01-31", "2025-12-02", None)
-    ranking = dated(*days)
+    ranking = ranking_by_days(*days)
     scored = ranking.but(hits=tuple(hit.but(score=float(4 - index)) for index, hit in enumerate(ranking.hits)))
     # φ is 1, 2/3, 1/3, 0; the ages are 30, 0, 60 days, and endless.
     assert [(hit.node.id, round(hit.score, 6)) for hit in TimeDecay("day", half_life_days=30)(scored).hits] == [
@@ -92,11 +94,11 @@ def test_goldens_of_the_decay() -> None:
 
 
 def test_what_is_newer_than_now_is_new() -> None:
-    ranking = TimeDecay("day", weight=1.0, now="2026-01-01")(dated("2027", "2026-01-01"))
+    ranking = TimeDecay("day", weight=1.0, now="2026-01-01")(ranking_by_days("2027", "2026-01-01"))
     assert [hit.score for hit in ranking.hits] == [1.0, 1.0]
     assert ids(ranking) == ["0", "1"]
-    assert TimeDecay()(dated()).hits == ()
-    assert [hit.score for hit in TimeDecay("day", weight=1.0)(dated(None, "soon")).hits] == [0.0, 0.0]
+    assert TimeDecay()(ranking_by_days()).hits == ()
+    assert [hit.score for hit in TimeDecay("day", weight=1.0)(ranking_by_days(None, "soon")).hits] == [0.0, 0.0]
 
 
 @check_each(

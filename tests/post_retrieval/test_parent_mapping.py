@@ -26,7 +26,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Piece
 from spolia.types import Hit, Node, Query, Ranking, Span
-from tests.group_fixtures import GROUPS, Cut, Source, stored
+from tests.group_fixtures import GROUPS, Cut, Source, store_texts
 
 TEXTS = {
     "a": "One is here;Two is here;|Three is here;Four is here;\nFive is here;|Six is here;",
@@ -36,7 +36,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return stored(tmp_path_factory.mktemp("mapped") / "s.spolia", TEXTS)
+    return store_texts(tmp_path_factory.mktemp("mapped") / "s.spolia", TEXTS)
 
 
 def ranking(corpus: Corpus, *found: tuple[str, float], query: str = "here") -> Ranking:
@@ -44,23 +44,23 @@ def ranking(corpus: Corpus, *found: tuple[str, float], query: str = "here") -> R
     return Ranking(Query(query), tuple(Hit(snapshot.node(id, frozenset()), score) for id, score in found), "test")
 
 
-def shown(ranking: Ranking) -> list[tuple[str, float]]:
+def ids_and_scores(ranking: Ranking) -> list[tuple[str, float]]:
     return [(hit.node.id, hit.score) for hit in ranking.hits]
 
 
 @pytest.mark.slow
 def test_two_children_of_one_parent_give_it_once_with_the_better_score(corpus: Corpus) -> None:
-    found_ranking = ranking(
+    small_hits = ranking(
         corpus, ("b:sentence:3", 3.0), ("a:sentence:4", 2.0), ("b:sentence:2", 1.0), ("a:sentence:3", 0.5)
     )
-    assert shown(Mapped(corpus.group("chunk"))(found_ranking)) == [("b:chunk:2", 3.0), ("a:chunk:2", 2.0)]
-    assert shown(Mapped(corpus.group("chunk"), top_k=1)(found_ranking)) == [("b:chunk:2", 3.0)]
+    assert ids_and_scores(Mapped(corpus.group("chunk"))(small_hits)) == [("b:chunk:2", 3.0), ("a:chunk:2", 2.0)]
+    assert ids_and_scores(Mapped(corpus.group("chunk"), top_k=1)(small_hits)) == [("b:chunk:2", 3.0)]
 
 
 @pytest.mark.slow
 def test_a_score_that_is_none_comes_last(corpus: Corpus) -> None:
-    found_ranking = ranking(corpus, ("a:sentence:1", math.nan), ("b:sentence:1", 1.0), ("a:sentence:5", 3.0))
-    assert [node.id for node in Mapped(corpus.group("chunk"))(found_ranking).nodes] == [
+    small_hits = ranking(corpus, ("a:sentence:1", math.nan), ("b:sentence:1", 1.0), ("a:sentence:5", 3.0))
+    assert [node.id for node in Mapped(corpus.group("chunk"))(small_hits).nodes] == [
         "a:chunk:3",
         "b:chunk:1",
         "a:chunk:1",
@@ -68,57 +68,57 @@ def test_a_score_that_is_none_comes_last(corpus: Corpus) -> None:
 
 
 def test_several_levels_up_to_the_whole_document(corpus: Corpus) -> None:
-    found_ranking = ranking(corpus, ("a:sentence:6", 2.0), ("b:chunk:1", 1.0))
-    assert shown(Mapped(corpus.group("section"))(found_ranking)) == [("a:section:2", 2.0), ("b:section:1", 1.0)]
-    documents = Mapped(corpus.group("document"))(found_ranking)
-    assert shown(documents) == [("a", 2.0), ("b", 1.0)]
+    small_hits = ranking(corpus, ("a:sentence:6", 2.0), ("b:chunk:1", 1.0))
+    assert ids_and_scores(Mapped(corpus.group("section"))(small_hits)) == [("a:section:2", 2.0), ("b:section:1", 1.0)]
+    documents = Mapped(corpus.group("document"))(small_hits)
+    assert ids_and_scores(documents) == [("a", 2.0), ("b", 1.0)]
     assert documents.nodes[0].text == TEXTS["a"]
 
 
 def test_down_to_what_was_made_of_it_in_the_order_of_the_text(corpus: Corpus) -> None:
-    found_ranking = ranking(corpus, ("b:chunk:2", 2.0), ("a:section:2", 1.0))
-    assert shown(Mapped(corpus.group("sentence"))(found_ranking)) == [
+    small_hits = ranking(corpus, ("b:chunk:2", 2.0), ("a:section:2", 1.0))
+    assert ids_and_scores(Mapped(corpus.group("sentence"))(small_hits)) == [
         ("b:sentence:2", 2.0), ("b:sentence:3", 2.0), ("a:sentence:5", 1.0), ("a:sentence:6", 1.0),
     ]  # fmt: skip
 
 
 def test_a_group_mapped_to_itself_is_as_it_was(corpus: Corpus) -> None:
-    found_ranking = ranking(corpus, ("b:chunk:2", 2.0), ("a:chunk:1", 1.0))
-    assert Mapped(corpus.group("chunk"))(found_ranking) == found_ranking
+    small_hits = ranking(corpus, ("b:chunk:2", 2.0), ("a:chunk:1", 1.0))
+    assert Mapped(corpus.group("chunk"))(small_hits) == small_hits
 
 
 @pytest.mark.slow
 def test_up_to_the_common_ancestor_and_down_again(tmp_path: Path) -> None:
     groups = GROUPS | {"word": Definition(Cut(" "), parent="chunk")}
-    corpus = stored(tmp_path / "s.spolia", {"a": "red cat;blue cat|green dog"}, groups)
-    found_ranking = Mapped(corpus.group("word"))(ranking(corpus, ("a:sentence:2", 1.0)))
-    assert [node.text for node in found_ranking.nodes] == ["red", "cat;blue", "cat"]
+    corpus = store_texts(tmp_path / "s.spolia", {"a": "red cat;blue cat|green dog"}, groups)
+    words = Mapped(corpus.group("word"))(ranking(corpus, ("a:sentence:2", 1.0)))
+    assert [node.text for node in words.nodes] == ["red", "cat;blue", "cat"]
 
 
 @pytest.mark.slow
 def test_by_span_what_overlaps_is_shown_however_it_was_made(tmp_path: Path) -> None:
     groups = {"line": Definition(Cut("\n")), "half": Definition(Cut("|"))}
-    corpus = stored(tmp_path / "s.spolia", {"a": "one\ntwo|three\nfour", "b": "one\ntwo"}, groups)
-    found_ranking = ranking(corpus, ("a:line:2", 2.0), ("a:line:3", 1.0))
-    by_span = Mapped(corpus.group("half"), by="span")(found_ranking)
-    assert shown(by_span) == [("a:half:1", 2.0), ("a:half:2", 2.0)]
+    corpus = store_texts(tmp_path / "s.spolia", {"a": "one\ntwo|three\nfour", "b": "one\ntwo"}, groups)
+    small_hits = ranking(corpus, ("a:line:2", 2.0), ("a:line:3", 1.0))
+    by_span = Mapped(corpus.group("half"), by="span")(small_hits)
+    assert ids_and_scores(by_span) == [("a:half:1", 2.0), ("a:half:2", 2.0)]
     assert [[node.id for node in hit.found] for hit in by_span.hits] == [[], ["a:line:3"]]
-    assert [node.id for node in Mapped(corpus.group("document"), by="span")(found_ranking).nodes] == ["a"]
+    assert [node.id for node in Mapped(corpus.group("document"), by="span")(small_hits).nodes] == ["a"]
 
 
 def test_citations_point_to_what_was_found_not_to_what_was_shown(corpus: Corpus) -> None:
-    found_ranking = BM25(corpus.group("sentence"), top_k=2)(Query("four eight"))
-    parents = Mapped(corpus.group("section"))(found_ranking)
+    small_hits = BM25(corpus.group("sentence"), top_k=2)(Query("four eight"))
+    parents = Mapped(corpus.group("section"))(small_hits)
     answer = Reader(ScriptedModel(("It is [1], or else [2].",)))(parents)
-    assert [citation.quote for citation in answer.citations] == [node.text for node in found_ranking.nodes]
+    assert [citation.quote for citation in answer.citations] == [node.text for node in small_hits.nodes]
     for citation in answer.citations:
         assert citation.span is not None
         assert TEXTS[citation.document][citation.span.start : citation.span.end] == citation.quote
 
 
 def test_a_passage_in_which_two_were_found_has_two_citations(corpus: Corpus) -> None:
-    found_ranking = ranking(corpus, ("a:sentence:3", 2.0), ("a:sentence:1", 1.0))
-    answer = Reader(ScriptedModel(("So it is [1].",)))(Mapped(corpus.group("section"))(found_ranking))
+    small_hits = ranking(corpus, ("a:sentence:3", 2.0), ("a:sentence:1", 1.0))
+    answer = Reader(ScriptedModel(("So it is [1].",)))(Mapped(corpus.group("section"))(small_hits))
     assert [(c.marker, c.node) for c in answer.citations] == [("1", "a:sentence:3"), ("1", "a:sentence:1")]
 
 
@@ -130,10 +130,10 @@ def test_the_reader_is_shown_the_large_node(corpus: Corpus) -> None:
 
 def test_an_extract_of_the_large_node_quotes_within_the_small_one(tmp_path: Path) -> None:
     text = "Ships wait in the harbour. The tide is caused by the pull of the moon. Taxes are due in May."
-    corpus = stored(tmp_path / "s.spolia", {"a": text}, {"sentence": Definition(Sentences())})
-    found_ranking = BM25(corpus.group("sentence"), top_k=1)(Query("What causes the tide?"))
-    (citation, *_) = Extract(words=10)(Mapped(corpus.group("document"))(found_ranking)).citations
-    child = found_ranking.nodes[0].span
+    corpus = store_texts(tmp_path / "s.spolia", {"a": text}, {"sentence": Definition(Sentences())})
+    small_hits = BM25(corpus.group("sentence"), top_k=1)(Query("What causes the tide?"))
+    (citation, *_) = Extract(words=10)(Mapped(corpus.group("document"))(small_hits)).citations
+    child = small_hits.nodes[0].span
     assert citation.span is not None
     assert child is not None
     assert child.start <= citation.span.start
@@ -141,8 +141,8 @@ def test_an_extract_of_the_large_node_quotes_within_the_small_one(tmp_path: Path
 
 
 def test_what_was_found_outlives_a_second_mapping_and_a_fusion(corpus: Corpus) -> None:
-    found_ranking = ranking(corpus, ("a:sentence:3", 2.0))
-    twice = (Mapped(corpus.group("chunk")) >> Mapped(corpus.group("section")))(found_ranking)
+    small_hits = ranking(corpus, ("a:sentence:3", 2.0))
+    twice = (Mapped(corpus.group("chunk")) >> Mapped(corpus.group("section")))(small_hits)
     fused = ReciprocalRankFusion()((twice, ranking(corpus, ("b:section:1", 1.0))))
     assert {hit.node.id: [node.id for node in hit.found] for hit in fused.hits} == {
         "a:section:1": ["a:sentence:3"], "b:section:1": [],
@@ -165,19 +165,19 @@ def test_a_cached_answer_cites_what_this_question_found(corpus: Corpus) -> None:
 @pytest.mark.slow
 def test_what_may_not_be_read_is_neither_shown_nor_passed_through(tmp_path: Path) -> None:
     secret = {"a:chunk:1": ("ann",)}
-    corpus = stored(tmp_path / "s.spolia", TEXTS, secret=secret)
+    corpus = store_texts(tmp_path / "s.spolia", TEXTS, secret=secret)
     with Run(principal="ann"):
-        found_ranking = ranking(corpus, ("b:sentence:1", 1.0))
-        found_ranking = found_ranking.but(
-            hits=(Hit(corpus.snapshot().node("a:sentence:1", frozenset({"ann"})), 2.0), *found_ranking.hits)
+        small_hits = ranking(corpus, ("b:sentence:1", 1.0))
+        small_hits = small_hits.but(
+            hits=(Hit(corpus.snapshot().node("a:sentence:1", frozenset({"ann"})), 2.0), *small_hits.hits)
         )
-        assert [node.id for node in Mapped(corpus.group("chunk"))(found_ranking).nodes] == ["a:chunk:1", "b:chunk:1"]
-        assert [node.id for node in Mapped(corpus.group("section"))(found_ranking).nodes] == [
+        assert [node.id for node in Mapped(corpus.group("chunk"))(small_hits).nodes] == ["a:chunk:1", "b:chunk:1"]
+        assert [node.id for node in Mapped(corpus.group("section"))(small_hits).nodes] == [
             "a:section:1",
             "b:section:1",
         ]
-    assert [node.id for node in Mapped(corpus.group("chunk"))(found_ranking).nodes] == ["b:chunk:1"]
-    assert [node.id for node in Mapped(corpus.group("section"))(found_ranking).nodes] == ["b:section:1"]
+    assert [node.id for node in Mapped(corpus.group("chunk"))(small_hits).nodes] == ["b:chunk:1"]
+    assert [node.id for node in Mapped(corpus.group("section"))(small_hits).nodes] == ["b:section:1"]
     down = Mapped(corpus.group("sentence"))(ranking(corpus, ("a:section:1", 1.0)))
     assert [node.id for node in down.nodes] == ["a:sentence:3", "a:sentence:4"]
 
@@ -185,22 +185,22 @@ def test_what_may_not_be_read_is_neither_shown_nor_passed_through(tmp_path: Path
 @pytest.fixture
 def marked(tmp_path: Path) -> Corpus:
     texts = {"a": Source("red kind=x;blue kind=y", meta=(("lang", "en"),)), "b": Source("red", meta=(("lang", "de"),))}
-    return stored(tmp_path / "s.spolia", texts, fields=(Field("kind"), Field("lang")))
+    return store_texts(tmp_path / "s.spolia", texts, fields=(Field("kind"), Field("lang")))
 
 
 @pytest.mark.slow
 def test_the_run_s_filter_holds_for_all_that_is_shown(marked: Corpus) -> None:
-    found_ranking = ranking(marked, ("a:sentence:1", 2.0), ("b:sentence:1", 1.0))
+    small_hits = ranking(marked, ("a:sentence:1", 2.0), ("b:sentence:1", 1.0))
     for group in ("chunk", "document"):
-        assert len(Mapped(marked.group(group))(found_ranking)) == 2
+        assert len(Mapped(marked.group(group))(small_hits)) == 2
         with Run(filter=where(lang="en")):
-            assert [node.document for node in Mapped(marked.group(group))(found_ranking).nodes] == ["a"]
+            assert [node.document for node in Mapped(marked.group(group))(small_hits).nodes] == ["a"]
 
 
 @pytest.mark.slow
 def test_the_query_s_filter_holds_for_what_was_found_and_what_is_added_to_it(marked: Corpus) -> None:
-    found_ranking = ranking(marked, ("a:sentence:1", 2.0))
-    filtered_ranking = found_ranking.but(query=found_ranking.query.but(filter=where(kind="x")))
+    small_hits = ranking(marked, ("a:sentence:1", 2.0))
+    filtered_ranking = small_hits.but(query=small_hits.query.but(filter=where(kind="x")))
     assert (
         len(Mapped(marked.group("document"))(filtered_ranking)) == 1
     )  # it holds what was found, and has no kind of its own
@@ -225,13 +225,13 @@ def test_a_planted_question_finds_its_text_first_and_once(tmp_path: Path) -> Non
     )
     texts = {"a": "Ships lie in the harbour.|The tide is the pull of the moon.|In May taxes are due."}
     groups = {"chunk": Definition(Cut("|")), "question": Definition(HypotheticalQuestions(model), parent="chunk")}
-    corpus = stored(tmp_path / "s.spolia", texts, groups)
-    found_ranking = BM25(corpus.group("question"))(Query("What makes the sea rise?"))
-    assert [node.parent for node in found_ranking.nodes].count("a:chunk:2") == 2
-    mapped = Mapped(corpus.group("chunk"))(found_ranking)
+    corpus = store_texts(tmp_path / "s.spolia", texts, groups)
+    small_hits = BM25(corpus.group("question"))(Query("What makes the sea rise?"))
+    assert [node.parent for node in small_hits.nodes].count("a:chunk:2") == 2
+    mapped = Mapped(corpus.group("chunk"))(small_hits)
     assert [hit.node.text for hit in mapped.hits[:1]] == ["The tide is the pull of the moon."]
     assert [node.id for node in mapped.nodes].count("a:chunk:2") == 1
-    assert mapped.hits[0].score == found_ranking.hits[0].score
+    assert mapped.hits[0].score == small_hits.hits[0].score
     answer = Reader(ScriptedModel(("By the moon [1].",)))(mapped)
     assert [(c.node, c.quote) for c in answer.citations] == [("a:chunk:2", "The tide is the pull of the moon.")]
 
@@ -261,7 +261,7 @@ def test_every_mapping_shows_each_node_once_with_the_best_score_of_its_hits(
     target = data.draw(st.sampled_from(["document", "section", "chunk", "sentence"]))
     by_lineage, by_span = (Mapped(corpus.group(target), by=way)(Ranking(Query("here"), tuple(hits))) for way in BY)
     assert {shown_hit.node.id: shown_hit.score for shown_hit in by_lineage.hits} == dict(
-        _expected(hits, by_lineage.nodes)
+        _expected_scores(hits, by_lineage.nodes)
     )
     # The groups of this store are cut one out of the other, so that both ways lead to the same.
     assert {hit.node.id: hit.score for hit in by_span.hits} == {hit.node.id: hit.score for hit in by_lineage.hits}
@@ -270,7 +270,7 @@ def test_every_mapping_shows_each_node_once_with_the_best_score_of_its_hits(
     assert {node.document for node in by_lineage.nodes} == {hit.node.document for hit in hits}
 
 
-def _expected(hits: list[Hit], nodes: tuple[Node, ...]) -> Iterator[tuple[str, float]]:
+def _expected_scores(hits: list[Hit], nodes: tuple[Node, ...]) -> Iterator[tuple[str, float]]:
     """By the places of the texts alone."""
     for node in nodes:
         yield node.id, max(hit.score for hit in hits if _overlap(hit.node, node))
@@ -302,7 +302,7 @@ def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: P
         return (Piece(part.node.text.upper()[:5]),)
 
     groups = {"chunk": Definition(Cut("|")), "loud": Definition(loud, parent="chunk")}
-    corpus = stored(tmp_path / "s.spolia", {"a": "quiet please|hush"}, groups)
+    corpus = store_texts(tmp_path / "s.spolia", {"a": "quiet please|hush"}, groups)
     (hit,) = Mapped(corpus.group("chunk"))(BM25(corpus.group("loud"))(Query("QUIET"))).hits
     assert hit.node.text == "quiet please"
     assert hit.found == ()
@@ -310,7 +310,7 @@ def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: P
 
 def test_hits_of_another_corpus_are_told_in_the_trace(corpus: Corpus, tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
-    other_corpus = stored(tmp_path / "other.spolia", {"c": "Ten is here;"})
+    other_corpus = store_texts(tmp_path / "other.spolia", {"c": "Ten is here;"})
     with Run(journal=runs.journal) as run:
         assert not Mapped(other_corpus.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
         assert Mapped(corpus.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits

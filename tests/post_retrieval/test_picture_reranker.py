@@ -51,8 +51,8 @@ def test_a_picture_is_judged_by_what_is_seen_and_a_table_by_its_text(corpus: Cor
 def test_a_server_that_fails_leaves_the_order_and_that_is_counted(corpus: Corpus) -> None:
     scorer = RerankModel("m", "http://127.0.0.1:9/v1", form="jina", api_key_env="", retries=0)
     with Run(), pytest.warns(DegradedWarning, match="PictureReranker could not be asked"):
-        found_ranking = PictureReranker(corpus, scorer)(ranking(corpus))
-    assert [hit.score for hit in found_ranking] == [1.0] * 3
+        reranked = PictureReranker(corpus, scorer)(ranking(corpus))
+    assert [hit.score for hit in reranked] == [1.0] * 3
 
 
 def test_a_picture_that_the_asker_may_not_read_is_not_sent(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def ranking(*pairs: tuple[str, float]) -> Ranking:
 FOUND = ranking(("a", 4.0), ("b", 3.0), ("c", 3.0), ("d", 1.0))
 
 
-def scored(found_ranking: Ranking) -> list[tuple[str, float]]:
-    return [(hit.node.id, hit.score) for hit in found_ranking.hits]
+def ids_and_scores(hits: Ranking) -> list[tuple[str, float]]:
+    return [(hit.node.id, hit.score) for hit in hits.hits]
 
 
 @reranker
@@ -54,26 +54,26 @@ def shouted(node: Node) -> Node:
 
 
 def test_a_node_stays_or_is_dropped() -> None:
-    assert scored(without(FOUND)) == [("a", 4.0), ("c", 3.0), ("d", 1.0)]
-    assert scored(without.but(id="a")(FOUND)) == [("b", 3.0), ("c", 3.0), ("d", 1.0)]
+    assert ids_and_scores(without(FOUND)) == [("a", 4.0), ("c", 3.0), ("d", 1.0)]
+    assert ids_and_scores(without.but(id="a")(FOUND)) == [("b", 3.0), ("c", 3.0), ("d", 1.0)]
     assert without(FOUND).source == "bm25"
     assert [node.text for node in shouted(FOUND).nodes] == ["TEXT A", "TEXT B", "TEXT C", "TEXT D"]
 
 
 def test_new_scores_are_put_in_order_and_ties_stay_as_they_were() -> None:
-    assert scored(by_letter(FOUND)) == [("b", 0.0), ("c", 0.0), ("d", -2.0)]
-    assert scored(lengths(FOUND)) == [("a", 6.0), ("b", 6.0), ("c", 6.0), ("d", 6.0)]
+    assert ids_and_scores(by_letter(FOUND)) == [("b", 0.0), ("c", 0.0), ("d", -2.0)]
+    assert ids_and_scores(lengths(FOUND)) == [("a", 6.0), ("b", 6.0), ("c", 6.0), ("d", 6.0)]
 
 
 def test_a_list_is_taken_in_its_order_with_scores_that_agree() -> None:
-    assert scored(backwards(FOUND)) == [("d", 1.0), ("c", 1 / 2), ("b", 1 / 3), ("a", 1 / 4)]
-    assert scored(backwards.but(most=1)(FOUND)) == [("d", 1.0)]
+    assert ids_and_scores(backwards(FOUND)) == [("d", 1.0), ("c", 1 / 2), ("b", 1 / 3), ("a", 1 / 4)]
+    assert ids_and_scores(backwards.but(most=1)(FOUND)) == [("d", 1.0)]
 
     @reranker(batch=True)
     def some(nodes: list[Node]) -> list[Node]:
         return [nodes[0], nodes[2], nodes[0]]
 
-    assert scored(some(FOUND)) == [("a", 4.0), ("c", 3.0)]
+    assert ids_and_scores(some(FOUND)) == [("a", 4.0), ("c", 3.0)]
 
 
 def test_nothing_in_nothing_out_and_the_function_is_not_called() -> None:
@@ -131,7 +131,7 @@ def test_a_function_of_something_else_is_refused() -> None:
 
 def test_a_reranker_is_an_operator_like_any_other() -> None:
     flow = without >> backwards.but(most=2)
-    assert scored(flow(FOUND)) == [("d", 1.0), ("c", 0.5)]
+    assert ids_and_scores(flow(FOUND)) == [("d", 1.0), ("c", 0.5)]
     assert load(dump(flow), operators=(without, backwards)) == flow
     assert pickle.loads(pickle.dumps(flow)) == flow
     with pytest.raises(WiringError, match="no keyword argument 'least'"):

@@ -48,8 +48,8 @@ def test_an_exact_title_comes_above_a_higher_score_within_the_factor() -> None:
 
 
 def test_a_title_never_counts_against_a_hit() -> None:
-    found_ranking = TitleBoost()(ranking(("Stones", -2.0), ("Spolia", -2.4)))
-    assert [(hit.node.id, round(hit.score, 6)) for hit in found_ranking.hits] == [("Spolia", -1.6), ("Stones", -2.0)]
+    boosted = TitleBoost()(ranking(("Stones", -2.0), ("Spolia", -2.4)))
+    assert [(hit.node.id, round(hit.score, 6)) for hit in boosted.hits] == [("Spolia", -1.6), ("Stones", -2.0)]
 
 
 def test_scores_that_are_none_come_last_and_infinite_ones_stay_in_order() -> None:

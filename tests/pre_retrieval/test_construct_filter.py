@@ -17,7 +17,7 @@ from spolia.pre_retrieval.metadata_filter import ConstructFilter, parse_conditio
 from spolia.stores import NodeGroup
 from tests.cases import check_each
 from tests.group_fixtures import Source
-from tests.group_fixtures import stored as kept
+from tests.group_fixtures import store_texts as kept
 from tests.pre_retrieval.fixtures import Recorded, degraded
 
 FIELDS = (Field("year", "int"), Field("lang"), Field("draft", "bool"), Field("day", "time"), Field("price", "float"))

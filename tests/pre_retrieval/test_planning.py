@@ -211,7 +211,7 @@ def test_the_whole_flow_finds_what_every_step_needs(stored: Stored) -> None:  # 
 # ------------------------------------------------------------------------------------------------- verification
 
 
-def verified(checks: str, answers: dict[str, str], revision: str) -> tuple[ChainOfVerification, Recorded]:
+def chain_of_verification(checks: str, answers: dict[str, str], revision: str) -> tuple[ChainOfVerification, Recorded]:
     def reply(prompt: str) -> str:
         if "<checks" in prompt:
             return revision
@@ -229,15 +229,15 @@ ANSWERS = {EMMA.text: "Emma is of 1899.", "When did Emma appear?": "In 1815."}
 
 
 def test_a_contradiction_changes_the_answer_and_agreement_leaves_it() -> None:
-    changed, model = verified("1. When did Emma appear?\n2. Who wrote it?", ANSWERS, "Emma is of 1815.")
+    changed, model = chain_of_verification("1. When did Emma appear?\n2. Who wrote it?", ANSWERS, "Emma is of 1815.")
     assert changed(EMMA).text == "Emma is of 1815."
-    agreed, _ = verified("1. When did Emma appear?", ANSWERS, "none")
+    agreed, _ = chain_of_verification("1. When did Emma appear?", ANSWERS, "none")
     assert agreed(EMMA).text == "Emma is of 1899."
     assert len(model.sent) == 1 + 1 + 2 + 1
 
 
 def test_no_check_has_seen_the_draft() -> None:
-    chain, model = verified("When did Emma appear?\nWho wrote it?", ANSWERS, "none")
+    chain, model = chain_of_verification("When did Emma appear?\nWho wrote it?", ANSWERS, "none")
     chain(EMMA)
     draft, plan, *checks, revise = model.sent
     assert "1899" not in draft.text
@@ -250,7 +250,7 @@ def test_no_check_has_seen_the_draft() -> None:
 @pytest.mark.parametrize("checks", ["none", "", "<think>hm"])
 @pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_with_nothing_to_check_the_draft_stays(checks: str) -> None:
-    chain, model = verified(checks, ANSWERS, "Emma is of 1815.")
+    chain, model = chain_of_verification(checks, ANSWERS, "Emma is of 1815.")
     assert chain(EMMA).text == "Emma is of 1899."
     assert not any("<checks" in prompt.text for prompt in model.sent)
 
@@ -258,11 +258,11 @@ def test_with_nothing_to_check_the_draft_stays(checks: str) -> None:
 @pytest.mark.parametrize("revision", ["", "none", "<think>"])
 @pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_a_revision_that_cannot_be_read_leaves_the_draft(revision: str) -> None:
-    assert verified("When did Emma appear?", ANSWERS, revision)[0](EMMA).text == "Emma is of 1899."
+    assert chain_of_verification("When did Emma appear?", ANSWERS, revision)[0](EMMA).text == "Emma is of 1899."
 
 
 def test_an_abstention_is_not_checked() -> None:
-    chain, model = verified("When?", {}, "x")
+    chain, model = chain_of_verification("When?", {}, "x")
     assert chain(EMMA).abstained
     assert len(model.sent) == 1
 
@@ -274,7 +274,7 @@ def test_no_more_checks_than_are_wanted_and_those_that_fail_are_left_out() -> No
             raise ValueError("no server")
         return Answer("yes")
 
-    chain, model = verified("\n".join(f"Check {n}?" for n in range(9)), ANSWERS, "none")
+    chain, model = chain_of_verification("\n".join(f"Check {n}?" for n in range(9)), ANSWERS, "none")
     with degraded("spolia.pre_retrieval.chain_of_verification") as reasons:
         chain.but(answer=failing, questions=4)(EMMA)
     assert len(reasons) == 1
@@ -282,12 +282,12 @@ def test_no_more_checks_than_are_wanted_and_those_that_fail_are_left_out() -> No
 
 
 def test_a_verified_draft_is_searched_for() -> None:
-    chain, _ = verified("When did Emma appear?", ANSWERS, "Emma is of 1815.")
+    chain, _ = chain_of_verification("When did Emma appear?", ANSWERS, "Emma is of 1815.")
     query = WithDraft(chain)(EMMA)
     assert query.text == f"{EMMA.text}\nEmma is of 1815."
     assert query.question == EMMA.text
     assert WithDraft(chain, beside=False)(EMMA).text == "Emma is of 1815."
-    silent, _ = verified("", {}, "")
+    silent, _ = chain_of_verification("", {}, "")
     assert WithDraft(silent)(EMMA) == EMMA
 
 

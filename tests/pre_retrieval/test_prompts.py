@@ -41,7 +41,7 @@ MARKS = [
 hostile = st.lists(st.sampled_from(MARKS), max_size=6).map("".join)
 
 
-def filled(template: Template, text: str) -> list[str]:
+def system_messages(template: Template, text: str) -> list[str]:
     system = {
         name
         for template_message in template.messages
@@ -60,14 +60,14 @@ def tags(text: str) -> list[str]:
 @check_each("file", FILES)
 def test_the_question_and_all_else_that_is_quoted_stay_inside(file: Path) -> None:
     template = Template.from_text(file.read_text(encoding="utf-8"))
-    plain = filled(template, "plain")
+    plain = system_messages(template, "plain")
     assert template.messages[0].role == "system"
     assert "plain" not in plain[0]
 
     @given(hostile)
     @settings(max_examples=30)
     def check_example(text: str) -> None:
-        texts = filled(template, text)
+        texts = system_messages(template, text)
         assert texts[0] == plain[0]
         named_texts = [tag for tag in tags(texts[1]) if re.sub(r"\W|\u200b", "", tag).lower() in template.tags]
         assert named_texts == [tag for tag in tags(plain[1]) if re.sub(r"\W", "", tag).lower() in template.tags]

@@ -34,7 +34,7 @@ from spolia.stores.files import LINKS
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.testing import HashingEmbedder
 from spolia.types import Query
-from tests.group_fixtures import Cut, stored
+from tests.group_fixtures import Cut, store_texts
 
 EMBEDDER = HashingEmbedder(32)
 Found = dict[tuple[str, str], float]
@@ -58,7 +58,7 @@ TEXTS = {"a": "ROME built|PARIS and ROME\nlast line", "b": "PARIS sleeps|OSLO wa
 @pytest.fixture(scope="module")
 def corpus() -> Iterator[Corpus]:
     with tempfile.TemporaryDirectory() as folder:
-        yield stored(Path(folder) / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+        yield store_texts(Path(folder) / "s.spolia", TEXTS, GROUPS, EMBEDDER)
 
 
 def links_by_texts(corpus: Corpus, *edges: Edges) -> Found:
@@ -293,7 +293,7 @@ def content(corpus: Corpus, edges: tuple[Edges, ...] = ALL) -> tuple[bytes, ...]
 
 @pytest.mark.slow
 def test_the_same_generation_gives_the_same_file(tmp_path: Path) -> None:
-    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    corpus = store_texts(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
     (path,) = files(corpus)
     path.unlink()
@@ -305,7 +305,7 @@ def test_the_same_generation_gives_the_same_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_graph_is_read_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    corpus = store_texts(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
     monkeypatch.setattr("spolia.retrieval.graph.build.GraphBuild.links", lambda *_: pytest.fail("built again"))
     assert content(corpus) == first
@@ -335,7 +335,7 @@ def array_with_header(header: str) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "text", "other sizes", "compressed", *HEADERS, *ODD])
 def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
-    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    corpus = store_texts(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
     (path,) = files(corpus)
     whole = path.read_bytes()
@@ -368,7 +368,7 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {f"{number}": f"STONE {number} of ROME|WALL {number % 5} and SEA" for number in range(30)}
-    corpus = stored(tmp_path / "s.spolia", texts, GROUPS, EMBEDDER)
+    corpus = store_texts(tmp_path / "s.spolia", texts, GROUPS, EMBEDDER)
     content(corpus)
     compared: list[int] = []
     exactly = links._exact_cosines
@@ -390,7 +390,7 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
 
 @pytest.mark.slow
 def test_a_later_generation_has_its_own_graph_and_the_old_file_goes(tmp_path: Path) -> None:
-    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    corpus = store_texts(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     content(corpus, (InOrder(),))
     (old,) = files(corpus)
     for uri in ("a.txt", "b.txt"):
@@ -408,7 +408,7 @@ def test_a_later_generation_has_its_own_graph_and_the_old_file_goes(tmp_path: Pa
 def test_a_store_that_cannot_be_written_is_searched_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    corpus = store_texts(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -430,7 +430,7 @@ def test_what_cannot_be_linked_is_refused(corpus: Corpus, tmp_path: Path) -> Non
         NodeGraph(chunks, (SharedEntities(group="section"),)).links(corpus.snapshot())
     with pytest.raises(GroupError, match="'chunk' is not made from 'entity'"):
         NodeGraph(chunks, (Belonging("entity"),)).links(corpus.snapshot())
-    plain = stored(tmp_path / "s.spolia", TEXTS, GROUPS)
+    plain = store_texts(tmp_path / "s.spolia", TEXTS, GROUPS)
     with pytest.raises(WiringError, match="has no vectors"):
         NodeGraph(plain.group("chunk"), (Similar(),)).links(plain.snapshot())
     with pytest.raises(WiringError, match="without edges"):

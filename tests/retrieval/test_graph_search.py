@@ -23,7 +23,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.testing import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking
-from tests.group_fixtures import Cut, Source, stored
+from tests.group_fixtures import Cut, Source, store_texts
 from tests.retrieval.test_graph_links import words
 
 CHAIN = {"chunk": Definition(Cut("|")), "entity": Definition(words, parent="chunk")}
@@ -38,7 +38,7 @@ EMBEDDER = HashingEmbedder(64)
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return stored(tmp_path_factory.mktemp("graph") / "s.spolia", STORY, CHAIN, EMBEDDER)
+    return store_texts(tmp_path_factory.mktemp("graph") / "s.spolia", STORY, CHAIN, EMBEDDER)
 
 
 def entities(corpus: Corpus) -> NodeGraph:
@@ -155,7 +155,7 @@ def searches(graph: NodeGraph) -> list[Operator[Ranking, Ranking]]:
 @pytest.mark.parametrize("number", range(3))
 def test_what_may_not_be_read_is_neither_found_nor_passed_through(tmp_path: Path, number: int) -> None:
     texts: dict[str, str | Source] = {**STORY, "b": Source(str(STORY["b"]), ("ann",))}
-    corpus = stored(tmp_path / "s.spolia", texts, CHAIN, EMBEDDER)
+    corpus = store_texts(tmp_path / "s.spolia", texts, CHAIN, EMBEDDER)
     flow = BM25(corpus.group("chunk")) >> searches(entities(corpus))[number]
     with Run(principal="ann"):
         assert set(documents(flow(Query("bridge")))) == {"a", "b", "c"}
@@ -168,7 +168,7 @@ def test_what_may_not_be_read_is_neither_found_nor_passed_through(tmp_path: Path
 def test_what_may_not_be_read_changes_no_probability(tmp_path: Path) -> None:
     scored_ids = []
     for name, text in (("plain", "bridge|river|city"), ("more", "bridge|river|city|treasure")):
-        corpus = stored(tmp_path / f"{name}.spolia", {"a": text}, CHAIN, secret={"a:chunk:4": ("ann",)})
+        corpus = store_texts(tmp_path / f"{name}.spolia", {"a": text}, CHAIN, secret={"a:chunk:4": ("ann",)})
         graph = NodeGraph(corpus.group("chunk"), (InOrder(weight=0.5), Belonging("document")))
         flow = BM25(corpus.group("chunk")) >> PersonalisedPageRank(graph)
         scored_ids.append([(hit.node.id, hit.score) for hit in flow(Query("bridge")).hits])
@@ -182,7 +182,7 @@ def test_what_may_not_be_read_changes_no_probability(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", range(3))
 def test_what_the_filters_do_not_accept_is_neither_found_nor_passed_through(tmp_path: Path, number: int) -> None:
     texts = {id: Source(str(text), meta=(("lang", "de" if id == "b" else "en"),)) for id, text in STORY.items()}
-    corpus = stored(tmp_path / "s.spolia", texts, CHAIN, EMBEDDER, fields=(Field("lang"),))
+    corpus = store_texts(tmp_path / "s.spolia", texts, CHAIN, EMBEDDER, fields=(Field("lang"),))
     flow = BM25(corpus.group("chunk")) >> searches(entities(corpus))[number]
     assert set(documents(flow(Query("bridge")))) == {"a", "b", "c"}
     assert documents(flow(Query("bridge", filter=where(lang="en")))) == ["a"]

@@ -22,7 +22,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.testing import HashingEmbedder
 from spolia.types import Query, Ranking
-from tests.group_fixtures import Cut, Source, stored
+from tests.group_fixtures import Cut, Source, store_texts
 
 EMBEDDER = HashingEmbedder(256)
 TREE = {
@@ -44,7 +44,7 @@ TEXTS["bridges"] = str(TEXTS["bridges"]).replace("A word on bridges of Oslo, par
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return stored(tmp_path_factory.mktemp("tree") / "s.spolia", TEXTS, TREE, EMBEDDER)
+    return store_texts(tmp_path_factory.mktemp("tree") / "s.spolia", TEXTS, TREE, EMBEDDER)
 
 
 def levels(corpus: Corpus, *names: str) -> Descend:
@@ -122,7 +122,7 @@ def test_many_questions_at_once(corpus: Corpus) -> None:
 @pytest.mark.slow
 def test_branches_that_may_not_be_read_take_no_room(tmp_path: Path) -> None:
     texts = {**TEXTS, "secret": Source(NEEDLE + " |" + NEEDLE, ("ann",))}
-    corpus = stored(tmp_path / "s.spolia", texts, TREE)
+    corpus = store_texts(tmp_path / "s.spolia", texts, TREE)
     descend = levels(corpus).but(width=1)
     query = Query("needle under bridges in Oslo")
     with Run(principal="ann"):
@@ -134,7 +134,7 @@ def test_branches_that_may_not_be_read_take_no_room(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_branches_without_anything_that_a_filter_accepts_take_no_room(tmp_path: Path) -> None:
     texts = {id: Source(str(text), meta=(("lang", "de" if id == "bridges" else "en"),)) for id, text in TEXTS.items()}
-    corpus = stored(tmp_path / "s.spolia", texts, TREE, fields=(Field("lang"),))
+    corpus = store_texts(tmp_path / "s.spolia", texts, TREE, fields=(Field("lang"),))
     descend = levels(corpus).but(width=1)
     query = Query("bridges in Oslo")
     assert {node.document for node in descend(query).nodes} == {"bridges"}
@@ -152,7 +152,7 @@ def test_branches_without_anything_that_a_filter_accepts_take_no_room(tmp_path: 
 def test_a_filter_on_what_only_leaves_have_counts_their_branches(tmp_path: Path) -> None:
     texts = {"a": "Stones here. |old kind=x", "b": "Stones here. Stones. |stones kind=y"}
     groups = {**TREE, "section": Definition(Sections())}
-    corpus = stored(tmp_path / "s.spolia", texts, groups, fields=(Field("kind"),))
+    corpus = store_texts(tmp_path / "s.spolia", texts, groups, fields=(Field("kind"),))
     assert BM25(corpus.group("summary"))(Query("stones old", filter=where(kind="x"))).hits == ()
     ranking = levels(corpus).but(width=1)(Query("stones old", filter=where(kind="x")))
     assert [node.text for node in ranking.nodes] == ["old kind=x"]

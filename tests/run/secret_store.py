@@ -62,7 +62,7 @@ def random_lists(draw: Random, documents: int = 4) -> Lists:
     return lists | {id: draw_readers() for id in ids if draw.random() < 0.3}
 
 
-def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
+def fill_store(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
     """A new store with documents of two chunks, of two sentences each, of one entity each."""
     settings = json.dumps(encode(index, IndexSettings))
     embedded = (GroupEmbedding(EMBEDDER.name, EMBEDDER.dimension, index=settings), GroupEmbedding(SPARSE.name, 0))[
@@ -96,7 +96,11 @@ def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
     def add(node: str, group: str, parent: str, start: int, end: int) -> None:
         own = {"readers": lists[node]} if lists.get(node) else {}
         number = 1 + sum(earlier.group == group for earlier in nodes)
-        meta = (("entity", ("Moon", "Sea")[crc32(node.encode()) % 5 == 0]), ("secret", f"secret-{node}"), *_drawn(node))
+        meta = (
+            ("entity", ("Moon", "Sea")[crc32(node.encode()) % 5 == 0]),
+            ("secret", f"secret-{node}"),
+            *_draw_metadata(node),
+        )
         new_node = Node(node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta)
         nodes.append(new_node.but(number=number, **own))
 
@@ -127,7 +131,7 @@ META: Mapping[str, Meta] = {
 document some filter leaves something out that all others let be found."""
 
 
-def _drawn(node: str) -> Meta:
+def _draw_metadata(node: str) -> Meta:
     """What a node says itself: some lack a field."""
     number = crc32(node.encode())
     tone, weight = ("low", "high", None)[number % 3], (0, 1, 2, None)[number // 3 % 4]

@@ -55,7 +55,7 @@ def visible(principals: set[str]) -> set[str]:
     return {f"n{index}" for index, readers in enumerate(READERS) if not readers or principals & set(readers)}
 
 
-def found(result: Any) -> set[str]:
+def ids_of(result: Any) -> set[str]:
     assert isinstance(result, Ranking), result
     return {node.id for node in result.nodes}
 
@@ -73,23 +73,23 @@ def test_nothing_restricted_is_seen_without_a_principal(
 ) -> None:
     flow: Operator[Query, Ranking] = RETRIEVERS[name](corpus)
     query, cache = Query("secret of the tide"), Cache()
-    assert found(flow(query)) == visible(set())
+    assert ids_of(flow(query)) == visible(set())
     for principal, groups in [*askers, ("", ())]:
         with Run(principal=principal, groups=groups, cache=cache):
             allowed = visible({principal, *groups} - {""})
-            assert found(flow(query)) == allowed
+            assert ids_of(flow(query)) == allowed
             for row in flow.batch([query, query]):
                 assert not isinstance(row, Failure)
-                assert found(row) == allowed
+                assert ids_of(row) == allowed
 
 
 @pytest.mark.slow
 def test_a_cache_on_disk_tells_askers_apart_too(corpus: Corpus, tmp_path: Path) -> None:
     flow = dense(corpus, EMBEDDER)
     with Runs(tmp_path / "runs.db") as runs, Run(principal="ann", groups=("staff",), cache=runs.cache):
-        assert found(flow(Query("tide"))) == visible({"ann", "staff"})
+        assert ids_of(flow(Query("tide"))) == visible({"ann", "staff"})
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
-        assert found(flow(Query("tide"))) == visible(set())
+        assert ids_of(flow(Query("tide"))) == visible(set())
 
 
 def test_a_restricted_document_is_not_handed_out(corpus: Corpus) -> None:

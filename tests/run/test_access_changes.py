@@ -51,7 +51,7 @@ def flow(corpus: Corpus) -> Operator[Query, Ranking]:
     return hybrid(corpus, EMBEDDER, top_k=200)
 
 
-def seen(corpus: Corpus, *principals: str) -> set[str]:
+def visible_ids(corpus: Corpus, *principals: str) -> set[str]:
     with Run(groups=principals):
         return {node.id for node in flow(corpus)(Query("it: the tide rises, falls")).nodes}
 
@@ -67,7 +67,7 @@ def test_another_list_closes_at_once_and_opens_in_runs_that_begin_later_through_
             with corpus.writer() as writer:
                 for document in list(writer.documents()):
                     writer.set_readers(document, ("bob",) if document.id == "moon" else ("ann",))
-                assert seen(corpus, "bob") == {"sea:1", "sea:2", "crew:1"}, "nothing is published yet"
+                assert visible_ids(corpus, "bob") == {"sea:1", "sea:2", "crew:1"}, "nothing is published yet"
                 assert list(writer.unembedded("chunk", EMBEDDER.name)) == []
             assert flow(corpus)(query).nodes == (), "one run, one state, of which no more may be read than now"
             assert earlier_run.actual_usage.embedded == 2, "the question, before and after; no passage"
@@ -80,12 +80,12 @@ def test_another_list_closes_at_once_and_opens_in_runs_that_begin_later_through_
 
 @pytest.mark.slow
 def test_a_node_keeps_the_list_of_its_own(corpus: Corpus) -> None:
-    assert seen(corpus, "captain") == {"sea:1", "sea:2", "crew:2"}
+    assert visible_ids(corpus, "captain") == {"sea:1", "sea:2", "crew:2"}
     with corpus.writer() as writer:
         (crew,) = [document for document in writer.documents() if document.id == "crew"]
         writer.set_readers(crew, ())
-    assert seen(corpus) == {"sea:1", "sea:2", "crew:1"}
-    assert seen(corpus, "captain") == {"sea:1", "sea:2", "crew:1", "crew:2"}
+    assert visible_ids(corpus) == {"sea:1", "sea:2", "crew:1"}
+    assert visible_ids(corpus, "captain") == {"sea:1", "sea:2", "crew:1", "crew:2"}
 
 
 @pytest.mark.slow
@@ -100,8 +100,8 @@ def test_ten_thousand_principals_are_a_list_like_any_other(corpus: Corpus) -> No
         writer.add_vectors(
             EMBEDDER.name, [key for key, _ in lacking], EMBEDDER.embed([text for _, text in lacking], kind="passage")
         )
-    assert len(seen(corpus, "user9999@example.org")) == 2 * 53 - 1
-    assert seen(corpus, "user10000@example.org") == seen(corpus) == set()
+    assert len(visible_ids(corpus, "user9999@example.org")) == 2 * 53 - 1
+    assert visible_ids(corpus, "user10000@example.org") == visible_ids(corpus) == set()
     with Run(groups=everyone):
         assert len(flow(corpus)(Query("tide falls")).nodes) == 2 * 53 - 1
     assert sum(path.stat().st_size for path in Path(corpus.path).glob("corpus.db*")) < 5_000_000

@@ -58,7 +58,7 @@ from tests.run.secret_store import (
     SECRET,
     Filters,
     Lists,
-    filled,
+    fill_store,
     fulfilling,
     in_folder,
     random_lists,
@@ -75,7 +75,7 @@ ASKERS = [frozenset(found) for found in ((), ("eve",), ("ann",), ("bob", "staff"
 ANN = frozenset({"ann"})
 
 
-def asked(
+def ask_everything(
     corpus: Corpus,
     lists: Lists,
     runs: Runs,
@@ -103,15 +103,15 @@ def asked(
                 _of_operator(cls, lists, filters, own) if asks else with_above(fulfilling(lists, None))
             )
             outcomes_of_ops = [
-                _judged(run, op, value, allowed_secrets)
+                _judge_outcome(run, op, value, allowed_secrets)
                 for op in ops
                 for value in given_to(op, filters.asked, rankings)
             ]
             assert "" in outcomes_of_ops or access != EVERYBODY, f"{cls.__name__} finds nothing: {outcomes_of_ops}"
     runs.journal.flush()
     for span in runs.journal.spans(run.id):
-        assert _named(repr((span.result, span.notes, span.error))) <= allowed, span.step
-    assert set(SECRET.findall(_kept(runs, run.id))) <= allowed
+        assert _named_secrets(repr((span.result, span.notes, span.error))) <= allowed, span.step
+    assert set(SECRET.findall(_read_journal(runs, run.id))) <= allowed
     snapshot = corpus.snapshot()
     for name, function in told_who_asks().items():
         if only and name not in only:
@@ -122,7 +122,7 @@ def asked(
         assert any(gave for _, gave in outcomes) or access != EVERYBODY, f"{name} only failed"
 
 
-def _kept(runs: Runs, run: str) -> str:
+def _read_journal(runs: Runs, run: str) -> str:
     """Everything that the journal keeps of what the steps of a run gave, with the nodes in it."""
     values, kept_text = ValueReader(runs.database), ""
     open_ = [detail.output for detail in runs.journal.details(run).values() if detail.output]
@@ -143,7 +143,7 @@ def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, 
     return with_above(own)
 
 
-def _judged(run: Run, op: Operator[Any, Any], value: Any, allowed: set[str]) -> str:
+def _judge_outcome(run: Run, op: Operator[Any, Any], value: Any, allowed: set[str]) -> str:
     """Why it gave nothing, if so. What it gives and what it says is wrong hold nothing but what is allowed."""
     printed, events = "", list[Any]()
     try:
@@ -151,7 +151,7 @@ def _judged(run: Run, op: Operator[Any, Any], value: Any, allowed: set[str]) -> 
         results = [op(value), *op.batch([value, value]), events[-1].value]
     except SpoliaError as error:
         results, printed = [], str(error)
-    assert _named(printed) | secrets(events) <= allowed, (printed, events)
+    assert _named_secrets(printed) | secrets(events) <= allowed, (printed, events)
     for result in results:
         assert not isinstance(result, Failure), result
         assert secrets(result) <= allowed, (op, value)
@@ -164,7 +164,7 @@ def _readable(node: Node, allowed: set[str]) -> bool:
     return (f"secret-whole-{node.id}" if node.group == "document" else f"secret-{node.id}") in allowed
 
 
-def _named(text: str) -> set[str]:
+def _named_secrets(text: str) -> set[str]:
     """Secrets in what is written down of a run, where nodes stand by their ids."""
     ids = re.findall(r"\bd\d(?:\.\d+)+(?:\.e)?\b", text)
     return {f"secret-{id}" for id in ids} | set(SECRET.findall(text))
@@ -172,12 +172,12 @@ def _named(text: str) -> set[str]:
 
 def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> None:
     lists = random_lists(Random(3))
-    corpus = filled(in_folder(tmp_path), lists, Exact())
+    corpus = fill_store(in_folder(tmp_path), lists, Exact())
     with Runs(tmp_path / "runs.db", values=True) as runs:
         for filters in NARROWED:
             for access in (EVERYBODY, ANN):
-                asked(corpus, lists, runs, access, filters)
-        asked(corpus, lists, runs, frozenset(), NONE)
+                ask_everything(corpus, lists, runs, access, filters)
+        ask_everything(corpus, lists, runs, frozenset(), NONE)
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,14 @@ def test_a_leak_would_be_seen(
     place: str, instead: Any, seen_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lists = random_lists(Random(3))
-    corpus = filled(in_folder(tmp_path), lists, Exact())
+    corpus = fill_store(in_folder(tmp_path), lists, Exact())
     with Runs(tmp_path / "runs.db", values=True) as runs:
         monkeypatch.setattr(place, instead)
-        asked(corpus, lists, runs, EVERYBODY, only=[seen_by])  # who may see everything
+        ask_everything(corpus, lists, runs, EVERYBODY, only=[seen_by])  # who may see everything
 
         def narrowly() -> None:
             for access in (EVERYBODY, frozenset({"ann"})):
-                asked(corpus, lists, runs, access, ALL, only=[seen_by])
+                ask_everything(corpus, lists, runs, access, ALL, only=[seen_by])
 
         with pytest.raises(AssertionError):
             narrowly()
@@ -218,7 +218,7 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lists = random_lists(Random(3))
-    corpus = filled(in_folder(tmp_path), lists, Exact())
+    corpus = fill_store(in_folder(tmp_path), lists, Exact())
     monkeypatch.setattr("spolia.stores.access.reader_lists.Rights.searchable_audiences", lambda *_: None)
     for retriever in (BM25(corpus.group(), 100), Dense(corpus.group(), EMBEDDER, 100)):
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
@@ -234,9 +234,9 @@ def test_nobody_sees_what_is_not_theirs_whoever_asked_before(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db", values=True) as runs:
         lists = random_lists(draw)
-        corpus = filled(in_folder(Path(folder)), lists, Exact())
+        corpus = fill_store(in_folder(Path(folder)), lists, Exact())
         for access, filters in (*askers, (EVERYBODY, NONE), (frozenset[str](), NONE), (frozenset[str](), ALL)):
-            asked(corpus, lists, runs, access, filters)
+            ask_everything(corpus, lists, runs, access, filters)
 
 
 # Indexes.
@@ -266,9 +266,9 @@ def test_nobody_sees_what_is_not_theirs_through_any_index(
     monkeypatch.setattr(external_index, "_COMPARED", 0)  # so that a database is asked however few there are
     with ExitStack() as stack, Runs(tmp_path / "runs.db", values=True) as runs:
         lists = random_lists(Random(cls.__name__))
-        corpus = filled(in_folder(tmp_path), lists, _here(cls)(stack))
+        corpus = fill_store(in_folder(tmp_path), lists, _here(cls)(stack))
         for access, filters in ((EVERYBODY, NONE), (ANN, NONE), (ANN, ALL)):
-            asked(corpus, lists, runs, access, filters, by_vectors())
+            ask_everything(corpus, lists, runs, access, filters, by_vectors())
 
 
 # Stores.
@@ -290,9 +290,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
         lists = random_lists(Random(7))
-        corpus = filled(Corpus(address), lists, Exact())
+        corpus = fill_store(Corpus(address), lists, Exact())
         for access, filters in ((ANN, NONE), (EVERYBODY, ALL), (frozenset[str](), ALL)):
-            asked(corpus, lists, runs, access, filters)
+            ask_everything(corpus, lists, runs, access, filters)
 
 
 def test_the_walk_finds_what_is_known_to_be_there() -> None:

@@ -371,8 +371,8 @@ def test_lanes_add_up_to_the_run(flow: Operator[Query, Query], questions: list[Q
 # ---------------------------------------------------------------------------------------------------------- threads
 
 
-def nested(depth: int, width: int, leaf: Operator[Query, Query]) -> Operator[Query, Query]:
-    inner = leaf if depth == 1 else nested(depth - 1, width, leaf)
+def nest_flow(depth: int, width: int, leaf: Operator[Query, Query]) -> Operator[Query, Query]:
+    inner = leaf if depth == 1 else nest_flow(depth - 1, width, leaf)
     return Branch(inner, *(leaf for _ in range(width - 1))) >> Glue()
 
 
@@ -380,7 +380,7 @@ def nested(depth: int, width: int, leaf: Operator[Query, Query]) -> Operator[Que
 def test_nested_branches_keep_all_threads_at_work() -> None:
     """4 deep, 16 wide, 2 threads: 61 leaves, of which never more than two wait at once, and two do."""
     with Run(threads=2):
-        nested(4, 16, Sleep(0.01))(Query("q"))
+        nest_flow(4, 16, Sleep(0.01))(Query("q"))
     assert COUNTER.calls == 61
     assert COUNTER.most == 2
 
@@ -390,7 +390,7 @@ def test_no_more_steps_at_once_than_threads() -> None:
     for threads in (1, 2, 3, 8):
         COUNTER.reset()
         with Run(threads=threads):
-            nested(3, 6, Sleep(0.002)).batch([Query(str(n)) for n in range(3)])
+            nest_flow(3, 6, Sleep(0.002)).batch([Query(str(n)) for n in range(3)])
         assert COUNTER.most <= threads
         assert COUNTER.calls == 3 * 16
 

@@ -25,7 +25,7 @@ from spolia.stores.indexes import Exact
 from spolia.types import Query, Ranking
 from tests.retrieval.lucene import Lucene
 from tests.run.access_paths import built, given_to, that_reach
-from tests.run.secret_store import GROUPS, QUERY, Lists, filled, in_folder, random_lists
+from tests.run.secret_store import GROUPS, QUERY, Lists, fill_store, in_folder, random_lists
 from tests.stores.servers import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")]
@@ -39,11 +39,11 @@ def answers(corpus: Corpus, access: frozenset[str], query: Query) -> list[tuple[
     """What every operator that reaches a store finds, with every combination of its fields."""
     with Run(groups=tuple(access)):
         rankings = [BM25(corpus.group(group), 100)(query) for group in GROUPS]
-        ops = [op for cls in that_reach() for whole in built(cls, corpus, None) for op in shortened(whole)]
+        ops = [op for cls in that_reach() for whole in built(cls, corpus, None) for op in shorten(whole)]
         return [(repr(op), outcome(op, value)) for op in ops for value in given_to(op, query, rankings)]
 
 
-def shortened(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
+def shorten(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
     """An operator that finds everything, and one that finds some."""
     yield op
     if getattr(op, "top_k", None) is not None:
@@ -75,8 +75,8 @@ def differing(
     """
     for name in ("with", "without"):
         (folder / name).mkdir()
-    hiding = filled(hiding_in or in_folder(folder / "with"), lists, Exact())
-    reference = filled(in_folder(folder / "without"), without_hidden(lists, access), Exact())
+    hiding = fill_store(hiding_in or in_folder(folder / "with"), lists, Exact())
+    reference = fill_store(in_folder(folder / "without"), without_hidden(lists, access), Exact())
     differences = []
     for query in QUERIES:
         pairs = zip(answers(hiding, access, query), answers(reference, frozenset(), query), strict=True)
@@ -116,7 +116,7 @@ def test_a_store_in_postgresql_answers_as_a_folder_without_what_is_hidden(server
 def test_hidden_nodes_of_a_readable_document_count_for_nothing(tmp_path: Path) -> None:
     """By words, whose numbers do not depend on what the nodes belong to."""
     lists = dict.fromkeys(("d0", "d1", "d2"), ()) | {"d0.1": ("bob",), "d2.0": ("ann",)}
-    hiding = filled(in_folder(tmp_path), lists, Exact())
+    hiding = fill_store(in_folder(tmp_path), lists, Exact())
     readable = [node for node in hiding.snapshot().all_nodes("chunk") if node.id not in ("d0.1", "d2.0")]
     analyzer = hiding.snapshot().manifest("chunk").analyzer
     for query in QUERIES:

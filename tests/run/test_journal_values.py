@@ -44,7 +44,7 @@ def ranking(*numbers: int, text: str = "why?") -> Ranking:
     return Ranking(Query(text), tuple(Hit(NODES[n], 1 / (n + 1), found=tuple(NODES[:n:2])) for n in numbers), "bm25")
 
 
-def traced(journal: Journal, flow: Operator[Any, Any], value: Any, **run: Any) -> list[TraceSpan]:
+def trace_flow(journal: Journal, flow: Operator[Any, Any], value: Any, **run: Any) -> list[TraceSpan]:
     with Run(journal=journal, **run) as current_run:
         flow(value)
     assert journal.flush()
@@ -52,7 +52,7 @@ def traced(journal: Journal, flow: Operator[Any, Any], value: Any, **run: Any) -
     return journal.spans(current_run.id)
 
 
-def kept(journal: Journal, span: TraceSpan) -> tuple[Any, Any, Any]:
+def read_values(journal: Journal, span: TraceSpan) -> tuple[Any, Any, Any]:
     values, detail = ValueReader(journal.database), journal.details(span.run)[span.span]
     return values[detail.operator], values[detail.input], values[detail.output]
 
@@ -63,16 +63,16 @@ def count(runs: Runs, table: str) -> int:
 
 def test_a_span_knows_its_operator_its_input_and_its_output(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        whole, first, second = traced(runs.journal, FirstOfAll(3) >> FirstOfAll(1), ranking(0, 1, 2, 3))
-        assert kept(runs.journal, whole) == (FirstOfAll(3) >> FirstOfAll(1), ranking(0, 1, 2, 3), ranking(0))
-        assert kept(runs.journal, first) == (FirstOfAll(3), ranking(0, 1, 2, 3), ranking(0, 1, 2))
-        assert kept(runs.journal, second) == (FirstOfAll(1), ranking(0, 1, 2), ranking(0))
+        whole, first, second = trace_flow(runs.journal, FirstOfAll(3) >> FirstOfAll(1), ranking(0, 1, 2, 3))
+        assert read_values(runs.journal, whole) == (FirstOfAll(3) >> FirstOfAll(1), ranking(0, 1, 2, 3), ranking(0))
+        assert read_values(runs.journal, first) == (FirstOfAll(3), ranking(0, 1, 2, 3), ranking(0, 1, 2))
+        assert read_values(runs.journal, second) == (FirstOfAll(1), ranking(0, 1, 2), ranking(0))
 
 
 def test_a_value_is_stored_once_however_often_it_passes(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
         for _ in range(3):
-            spans = traced(runs.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
+            spans = trace_flow(runs.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
         details = runs.journal.details(spans[0].run)
         assert details[1].input == details[2].input
         assert details[2].output == details[3].input
@@ -81,21 +81,21 @@ def test_a_value_is_stored_once_however_often_it_passes(tmp_path: Path) -> None:
         assert count(runs, "trace_values") == 3 + 3 + 1 + 3
         count_before = count(runs, "trace_values")
     with Runs(tmp_path / "runs.db", values=True) as second_runs:  # nor by another process
-        traced(second_runs.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
+        trace_flow(second_runs.journal, FirstOfAll(2) >> FirstOfAll(1), ranking(0, 1, 2))
         assert count(second_runs, "trace_values") == count_before
 
 
 def test_nothing_is_kept_of_values_unless_it_is_switched_on(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
-        (span,) = traced(runs.journal, FirstOfAll(), ranking(0))
+        (span,) = trace_flow(runs.journal, FirstOfAll(), ranking(0))
         assert runs.journal.details(span.run) == {}
 
 
 def test_an_input_is_kept_as_the_step_was_given_it(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        _, first, second = traced(runs.journal, AppendsOne() >> AppendsOne(), [0])
-        assert kept(runs.journal, first)[1:] == ([0], [0, 1])
-        assert kept(runs.journal, second)[1:] == ([0, 1], [0, 1, 1])
+        _, first, second = trace_flow(runs.journal, AppendsOne() >> AppendsOne(), [0])
+        assert read_values(runs.journal, first)[1:] == ([0], [0, 1])
+        assert read_values(runs.journal, second)[1:] == ([0, 1], [0, 1, 1])
 
 
 def test_rows_of_a_batch_have_their_own_values(tmp_path: Path) -> None:
@@ -131,16 +131,16 @@ def test_a_failed_step_has_an_input_and_no_output(tmp_path: Path) -> None:
             ValueReader(runs.database)[detail.output]
 
 
-def asked(text: str) -> tuple[Ask, Brief]:
+def steps_and_input(text: str) -> tuple[Ask, Brief]:
     role = Role("Name parts.\n<question>{{question}}</question>", Lines())
     return Ask(ScriptedModel(("one\ntwo",)), role), Brief.from_texts(question=text)
 
 
 def test_what_a_model_was_sent_and_replied_is_kept_and_found_again_for_a_cached_result(tmp_path: Path) -> None:
-    ask, brief = asked("Who?")
+    ask, brief = steps_and_input("Who?")
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        (first,) = traced(runs.journal, ask, brief, cache=runs.cache)
-        (second,) = traced(runs.journal, ask, brief, cache=runs.cache)
+        (first,) = trace_flow(runs.journal, ask, brief, cache=runs.cache)
+        (second,) = trace_flow(runs.journal, ask, brief, cache=runs.cache)
         assert second.cached
         detail = runs.journal.details(first.run)[1]
         (exchange,) = ValueReader(runs.database)[detail.exchanges]
@@ -153,9 +153,9 @@ def test_what_a_model_was_sent_and_replied_is_kept_and_found_again_for_a_cached_
 
 
 def test_what_somebody_was_sent_is_not_found_for_others(tmp_path: Path) -> None:
-    ask, brief = asked("Who?")
+    ask, brief = steps_and_input("Who?")
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        (span,) = traced(runs.journal, ask, brief, principal="ann", groups=("staff",))
+        (span,) = trace_flow(runs.journal, ask, brief, principal="ann", groups=("staff",))
         detail = runs.journal.details(span.run)[1]
         assert detail.principals == ("ann", "staff")
         for principals, is_shown in (((), False), (("ann",), False), (("ann", "staff", "bob"), True)):
@@ -163,7 +163,7 @@ def test_what_somebody_was_sent_is_not_found_for_others(tmp_path: Path) -> None:
             assert bool(exchanges) is is_shown
 
 
-def written(path: Path) -> bytes:
+def read_database(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
 
 
@@ -176,10 +176,10 @@ def test_secrets_of_the_environment_are_never_written(tmp_path: Path, monkeypatc
         raise ValueError('refused: sk-1234"5678')
 
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        traced(runs.journal, FirstOfAll(), ranking(0, text='key sk-1234"5678 and hunter2-hunter2'))
+        trace_flow(runs.journal, FirstOfAll(), ranking(0, text='key sk-1234"5678 and hunter2-hunter2'))
         with Run(journal=runs.journal), pytest.raises(ValueError, match="refused"):
             leak(Query("hunter2-hunter2"))
-    raw = written(tmp_path / "runs.db")
+    raw = read_database(tmp_path / "runs.db")
     assert b"[OPENAI_API_KEY]" in raw
     assert b"[DB_PASSWORD]" in raw
     assert b"5678" not in raw
@@ -188,9 +188,9 @@ def test_secrets_of_the_environment_are_never_written(tmp_path: Path, monkeypatc
 
 def test_texts_are_redacted_before_they_are_written(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True, redact=lambda text: text.replace("Olsen", "[name]")) as runs:
-        (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text="Who is Olsen?"))
-        assert kept(runs.journal, span)[1].query.text == "Who is [name]?"
-    assert b"Olsen" not in written(tmp_path / "runs.db")
+        (span,) = trace_flow(runs.journal, FirstOfAll(), ranking(0, text="Who is Olsen?"))
+        assert read_values(runs.journal, span)[1].query.text == "Who is [name]?"
+    assert b"Olsen" not in read_database(tmp_path / "runs.db")
 
 
 def test_what_begins_a_line_is_redacted_in_traces_values_and_cached_results(tmp_path: Path) -> None:
@@ -206,11 +206,11 @@ def test_what_begins_a_line_is_redacted_in_traces_values_and_cached_results(tmp_
     }
     with Runs(tmp_path / "runs.db", values=True, redact=make_redaction(Patterns())) as runs:
         runs.cache.save(b"key", value_by_key, Usage())
-        traced(runs.journal, step(lambda value: value), value_by_key)
-        traced(runs.journal, step(lambda value: Query("\n".join(value))), value_by_key)
-        (span,) = traced(runs.journal, step(lambda value: object()), {"n": 4111111111111111})
+        trace_flow(runs.journal, step(lambda value: value), value_by_key)
+        trace_flow(runs.journal, step(lambda value: Query("\n".join(value))), value_by_key)
+        (span,) = trace_flow(runs.journal, step(lambda value: object()), {"n": 4111111111111111})
         assert ValueReader(runs.database)[runs.journal.details(span.run)[span.span].input] == {"n": "[CARD]"}
-    raw = written(tmp_path / "runs.db")
+    raw = read_database(tmp_path / "runs.db")
     assert b"[IBAN]" in raw
     assert not [secret for secret in [*secrets, "4111111111111111"] if secret.encode() in raw]
 
@@ -218,7 +218,7 @@ def test_what_begins_a_line_is_redacted_in_traces_values_and_cached_results(tmp_
 def test_of_a_long_value_the_beginning_is_kept_and_the_rest_is_said_to_be_lost(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
         runs.journal.max_value_bytes = 1000
-        (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text="long " * 300))
+        (span,) = trace_flow(runs.journal, FirstOfAll(), ranking(0, text="long " * 300))
         values, detail = ValueReader(runs.database), runs.journal.details(span.run)[1]
         query = values.read_plain(detail.input)["Ranking"]["query"]["use"]
         with pytest.raises(ValueLost, match="1,000 are kept") as lost:
@@ -244,16 +244,16 @@ def test_values_that_were_written_first_are_dropped_when_there_are_too_many(tmp_
     with Runs(tmp_path / "runs.db", values=True) as runs:
         runs.journal.max_bytes = 20_000
         for number in range(40):
-            (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text=f"{number} " * 500))
+            (span,) = trace_flow(runs.journal, FirstOfAll(), ranking(0, text=f"{number} " * 500))
         ((size,),) = runs.database.read("SELECT sum(size) FROM trace_values")
         assert size <= 20_000 * 9 / 8 + 2000
-        assert kept(runs.journal, span)[1].query.text.startswith("39 ")
+        assert read_values(runs.journal, span)[1].query.text.startswith("39 ")
 
 
 def test_details_go_with_their_runs(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
         for _ in range(3):
-            (span,) = traced(runs.journal, FirstOfAll(), ranking(0))
+            (span,) = trace_flow(runs.journal, FirstOfAll(), ranking(0))
         runs.journal.prune(1)
         assert runs.journal.flush()
         assert (count(runs, "trace_details"), count(runs, "trace_runs")) == (1, 1)
@@ -263,21 +263,21 @@ def test_details_go_with_their_runs(tmp_path: Path) -> None:
 def test_a_file_of_before_is_read_and_gets_the_tables_with_the_first_value(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with Runs(path) as runs:
-        traced(runs.journal, FirstOfAll(), ranking(0))
+        trace_flow(runs.journal, FirstOfAll(), ranking(0))
         run = runs.journal.runs()[0][0]
     assert not sqlite3.connect(path).execute("SELECT 1 FROM sqlite_master WHERE name LIKE 'trace%'").fetchall()
     with Runs(path, values=True) as second_runs:
         assert second_runs.journal.details(run) == {}
         assert second_runs.journal.find_exchanges("a", "b", frozenset()) == ""
-        (span,) = traced(second_runs.journal, FirstOfAll(), ranking(1))
-        assert kept(second_runs.journal, span)[1] == ranking(1)
+        (span,) = trace_flow(second_runs.journal, FirstOfAll(), ranking(1))
+        assert read_values(second_runs.journal, span)[1] == ranking(1)
         second_runs.journal.prune(0)
     assert VALUES.count("IF NOT EXISTS") == 3
 
 
 def test_a_value_that_was_changed_in_the_file_is_not_taken(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db", values=True) as runs:
-        (span,) = traced(runs.journal, FirstOfAll(), ranking(0))
+        (span,) = trace_flow(runs.journal, FirstOfAll(), ranking(0))
         runs.database.write("UPDATE trace_values SET value = ?", lambda: [(b'{"Query":{"text":"other"}}',)])
         runs.journal.flush()
         with pytest.raises(ValueLost, match="not as it was written"):
@@ -309,5 +309,5 @@ class GivesBack(Operator[Any, Any]):
 @given(value=VALUES_OF_STEPS)
 def test_what_is_kept_reads_back_as_what_was_given(value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     with Runs(tmp_path_factory.mktemp("runs") / "runs.db", values=True) as runs:
-        (span,) = traced(runs.journal, GivesBack(), value)
-        assert kept(runs.journal, span) == (GivesBack(), value, value)
+        (span,) = trace_flow(runs.journal, GivesBack(), value)
+        assert read_values(runs.journal, span) == (GivesBack(), value, value)

@@ -24,19 +24,19 @@ from spolia.types import Answer, Chain, Hit, Node, Query, Ranking, Usage
 from tests.cases import check_each
 
 
-def found(query: Query, source: str, *ids: str) -> Ranking:
+def ranking_of(query: Query, source: str, *ids: str) -> Ranking:
     return Ranking(query, tuple(Hit(Node(id, ""), 1.0 / rank) for rank, id in enumerate(ids, start=1)), source)
 
 
 @step
 def local(query: Query) -> Ranking:
     charge(Usage(embedded=1))
-    return found(query, "local", "a", "b")
+    return ranking_of(query, "local", "a", "b")
 
 
 @step(waits=True)
 def web(query: Query) -> Ranking:
-    return found(query, "web", "w")
+    return ranking_of(query, "web", "w")
 
 
 @step
@@ -68,7 +68,7 @@ def read(ranking: Ranking) -> Answer:
 @step(cached=True)
 def kept(query: Query) -> Ranking:
     charge(Usage(calls=1))
-    return found(query, "kept", "k")
+    return ranking_of(query, "kept", "k")
 
 
 FUSED = Branch(local, web) >> ReciprocalRankFusion()

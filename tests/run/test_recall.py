@@ -259,7 +259,7 @@ def test_functions_of_one_name_do_not_share_results() -> None:
             return reply
 
 
-def scaled(factor: int) -> Operator[Any, Any]:
+def scale_by(factor: int) -> Operator[Any, Any]:
     @dataclass(frozen=True)
     class Scaled(Costly):
         def make(self, value: int) -> int:
@@ -271,7 +271,7 @@ def scaled(factor: int) -> Operator[Any, Any]:
 @pytest.mark.parametrize("share", [False, True])
 def test_classes_of_one_name_do_not_share_results(share: bool) -> None:
     with Run(cache=Cache(), share=share):
-        assert [scaled(number)(10) for number in (1, 2, 1)] == [10, 20, 10]
+        assert [scale_by(number)(10) for number in (1, 2, 1)] == [10, 20, 10]
     assert COUNTER.calls == 2
 
 

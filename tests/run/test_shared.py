@@ -33,7 +33,7 @@ def fresh() -> Iterator[None]:
     Model.moves.clear()
 
 
-def found(query: Query, source: str, *ids: str) -> Ranking:
+def ranking_of(query: Query, source: str, *ids: str) -> Ranking:
     return Ranking(query, tuple(Hit(Node(id, id), 1.0 / rank) for rank, id in enumerate(ids, start=1)), source)
 
 
@@ -45,7 +45,7 @@ class Retriever(Operator[Query, Ranking]):
 
     def apply(self, value: Query, /) -> Ranking:
         with COUNTER.counted(self.source):
-            return found(value, self.source, *"abcdef")
+            return ranking_of(value, self.source, *"abcdef")
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def test_a_shared_result_has_the_provenance_of_who_asks() -> None:
 
 
 def test_a_reader_is_called_once_for_each_context_and_cites_the_ranking_that_it_was_given() -> None:
-    first, second = found(Query("?"), "first", "a", "b"), found(Query("?"), "second", "a", "b")
+    first, second = ranking_of(Query("?"), "first", "a", "b"), ranking_of(Query("?"), "second", "a", "b")
     with Run(share=True) as run:
         answers = [Read()(first), Read()(second), *Read().batch([first, second])]
     assert COUNTER.calls == 1
@@ -161,7 +161,7 @@ class Better(Operator[Sequence[Answer], Answer]):
 
 
 def test_what_is_shared_loses_no_evidence_that_computing_it_would_give() -> None:
-    rankings = [found(Query("?"), source, "a") for source in ("first", "second")]
+    rankings = [ranking_of(Query("?"), source, "a") for source in ("first", "second")]
     fused, inputs = Better(Model("m")), [(Answer("so", evidence=ranking),) for ranking in rankings]
     with Run(share=True):
         answers = [fused(inputs[0]), fused(inputs[1]), fused(inputs[0])]
@@ -170,7 +170,7 @@ def test_what_is_shared_loses_no_evidence_that_computing_it_would_give() -> None
 
 
 def test_a_budget_is_charged_for_what_is_really_spent() -> None:
-    rankings = [found(Query("?"), "r", "a")] * 5
+    rankings = [ranking_of(Query("?"), "r", "a")] * 5
     with Run(share=True, budget=Budget(calls=1), per_question=Budget(calls=1)) as run:
         assert all(isinstance(row, Answer) for row in Read().batch(rankings))
         assert Read()(rankings[0]) == Answer("a")
@@ -274,7 +274,7 @@ def test_a_lane_has_the_retrievals_of_shared_steps_too(threads: int) -> None:
 
 
 def test_what_streams_once_ends_with_the_same_value_the_second_time() -> None:
-    ranking = found(Query("?"), "r", "a", "b")
+    ranking = ranking_of(Query("?"), "r", "a", "b")
     with Run(share=True) as run:
         first, second = (list(run.stream(Say(), ranking))[-1].value for _ in range(2))  # type: ignore[union-attr]
     assert first == second == Answer("ab")

@@ -81,7 +81,7 @@ def test_the_account_of_a_question_has_what_each_step_did(
                 Guard(flow, fallback=Leaf(("worked",), -1))(value)
     mine = [(number, outcome) for number, outcome in did if number >= 0]
     calls, failed = Counter[str](), Counter[str]()
-    names = dict(named(flow))
+    names = dict(name_leaves(flow))
     for number, outcome in mine:
         calls[names[number]] += 1
         failed[names[number]] += outcome in ("failed", "in vain", "raised")
@@ -97,7 +97,7 @@ def test_the_account_of_a_question_has_what_each_step_did(
         )
 
 
-def named(flow: Operator[int, int]) -> list[tuple[int, str]]:
+def name_leaves(flow: Operator[int, int]) -> list[tuple[int, str]]:
     """The number of each leaf, and what the account calls it."""
     names = step_names(flow)
     return [(leaf.number, names[id(leaf)]) for leaf in walk_values(flow) if isinstance(leaf, Leaf)]

@@ -265,7 +265,7 @@ def test_a_failed_step_takes_back_what_it_sent() -> None:
     events: list[Any] = []
     with Run() as run:
         with pytest.raises(ModelUnavailable):
-            events.extend(event for event in _seen(run.stream(breaks, Query("q")), events))
+            events.extend(event for event in _note_events(run.stream(breaks, Query("q")), events))
         assert final(events) == ""
         assert any(isinstance(event, Retracted) for event in events)
         events = list(run.stream(Guard(Guard(breaks), fallback=Identity()), Query("q")))
@@ -273,7 +273,7 @@ def test_a_failed_step_takes_back_what_it_sent() -> None:
     assert sum(event.characters for event in events if isinstance(event, Retracted)) == 4
 
 
-def _seen(stream: Iterator[Any], events: list[Any]) -> Iterator[Any]:
+def _note_events(stream: Iterator[Any], events: list[Any]) -> Iterator[Any]:
     for event in stream:
         events.append(event)
     yield from ()

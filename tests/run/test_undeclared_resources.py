@@ -416,8 +416,8 @@ def test_a_cached_result_is_the_uncached_one_whoever_asks_and_whenever(
             reader = "bob" if reader == "ann" else "ann"
             show_secret_to(reader)
         else:
-            answer = asked(op, event, cache, batched)
-            assert answer == asked(op, event, None, batched)
+            answer = ask_as(op, event, cache, batched)
+            assert answer == ask_as(op, event, None, batched)
 
 
 def show_secret_to(reader: str) -> None:
@@ -427,7 +427,7 @@ def show_secret_to(reader: str) -> None:
             writer.set_readers(secret, (reader,))
 
 
-def asked(op: Operator[Query, Any], principal: str, cache: Cache | None, batched: bool) -> Any:
+def ask_as(op: Operator[Query, Any], principal: str, cache: Cache | None, batched: bool) -> Any:
     with Run(principal=principal, cache=cache):
         return Each(op)((QUERY, QUERY))[0] if batched else op(QUERY)
 

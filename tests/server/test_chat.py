@@ -21,7 +21,7 @@ def client(served: Served, user: str = "ann", key: str = "") -> Any:
     return openai.OpenAI(base_url=f"{served.url}/v1", api_key=key or served.keys[user], max_retries=0)
 
 
-def asked(content: Any) -> list[dict[str, Any]]:
+def messages_of(content: Any) -> list[dict[str, Any]]:
     return [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}]
 
 
@@ -33,7 +33,7 @@ def test_flows_are_models(served: Served) -> None:
 
 def test_an_answer_has_its_citations_as_footnotes_and_as_data(served: Served) -> None:
     parts = [{"type": "text", "text": TIDE}]
-    completion = client(served).chat.completions.create(model="grounded", messages=asked(parts), temperature=0.3)
+    completion = client(served).chat.completions.create(model="grounded", messages=messages_of(parts), temperature=0.3)
     (choice,) = completion.choices
     assert choice.message.content == "The moon causes it [1].\n\n[1] tides.md, line 1"
     assert choice.finish_reason == "stop"
@@ -47,7 +47,7 @@ def test_a_stream_says_what_the_answer_says(served: Served, with_usage: bool) ->
     more = {"stream_options": {"include_usage": True}} if with_usage else {}
     question = f"{TIDE} {with_usage}"
     with client(served).chat.completions.create(
-        model="grounded", messages=asked(question), stream=True, **more
+        model="grounded", messages=messages_of(question), stream=True, **more
     ) as chunks:  # fmt: skip
         received = list(chunks)
     pieces = [chunk.choices[0].delta.content for chunk in received if chunk.choices and chunk.choices[0].delta.content]
@@ -74,7 +74,9 @@ def test_a_follow_up_question_is_made_standalone(served: Served) -> None:
 def test_errors_have_openais_form(served: Served) -> None:
     def raised(kind: Any, key: str = "", model: str = "grounded", content: Any = TIDE, **more: Any) -> Any:
         with pytest.raises(kind) as error:
-            for _ in client(served, key=key).chat.completions.create(model=model, messages=asked(content), **more):
+            for _ in client(served, key=key).chat.completions.create(
+                model=model, messages=messages_of(content), **more
+            ):
                 pass
         return error.value
 

@@ -379,7 +379,7 @@ CHANGES: dict[str, tuple[str, str, dict[str, Any]]] = {
 """What ann may ask of a name."""
 
 
-def begun(two: tuple[Documents, Documents]) -> None:
+def begin_with_documents(two: tuple[Documents, Documents]) -> None:
     """Ann has a document and a knowledge base."""
     assert reply(two[0], "PUT", "/v1/documents/own/zebra.md", content=b"Ann has it.").status_code == 202
     two[0].publish()
@@ -403,7 +403,7 @@ def meanwhile(work: Callable[[], None], documents: Documents) -> threading.Threa
         return cast(list[tuple[Any, ...]], ask(statement, rows))
 
     if has_to_wait(table):
-        table.transaction, table.ask = begun, ask_meanwhile
+        table.transaction, table.ask = begin_with_documents, ask_meanwhile
     thread = threading.Thread(target=work)
     thread.start()
     while thread.is_alive() and not comes.wait(0.01):
@@ -431,7 +431,7 @@ def has_to_wait(table: Any) -> bool:
 def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his_document(
     two: tuple[Documents, Documents], monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    begun(two)
+    begin_with_documents(two)
     ann, bob = two
     status, threads, original = list[int](), list[threading.Thread](), Snapshot.document_ids
 
@@ -466,7 +466,7 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
 def test_a_document_that_another_user_is_adding_cannot_be_changed(
     two: tuple[Documents, Documents], monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    begun(two)
+    begin_with_documents(two)
     ann, bob = two
     status, threads, ask = list[int](), list[threading.Thread](), bob.queue.table.ask
     method, path, parts = CHANGES[change]

@@ -118,7 +118,7 @@ def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyP
 
     async def send_head(head: bytes) -> bytes:
         loop, state = asyncio.get_running_loop(), ServerState()
-        function = partial(process.TimedConnection, uvicorn.Config(replied), state, {}, loop)
+        function = partial(process.TimedConnection, uvicorn.Config(reply_here), state, {}, loop)
         async with await loop.create_server(function, "127.0.0.1") as server:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(head)
@@ -253,7 +253,7 @@ def test_the_head_and_the_body_of_a_reply_are_sent_together() -> None:
     assert writes == [b"head body", bytes(process.MOST_JOINED_BYTES + 1), b"last", b"closed"]
 
 
-async def replied(scope: Scope, receive: Receive, send: Send) -> None:
+async def reply_here(scope: Scope, receive: Receive, send: Send) -> None:
     await Response(b"here")(scope, receive, send)
 
 
@@ -357,7 +357,7 @@ def test_no_key_is_logged_or_traced(served: Served) -> None:
     assert not [user for user, key in served.keys.items() if key.encode() in written]
 
 
-def caused(error: Exception, cause: Exception) -> Exception:
+def with_cause(error: Exception, cause: Exception) -> Exception:
     error.__cause__ = cause
     return error
 
@@ -368,7 +368,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (errors.StoreBusy("/home/x is written"), 503),
         (errors.ModelRejected("secret prompt"), 502),
         (errors.StepFailed("every arm failed"), 500),
-        (caused(errors.StepFailed("every arm failed"), errors.ModelUnavailable("gone")), 503),
+        (with_cause(errors.StepFailed("every arm failed"), errors.ModelUnavailable("gone")), 503),
         (ValueError("x"), 500),
         (errors.QueryError("Write a text."), 400),
     ],

@@ -122,7 +122,7 @@ DOORS: dict[str, Door] = {
 """The ways that an answer leaves by, each as what a person or a client is shown."""
 
 
-def shown(service: Service) -> dict[str, str]:
+def answers_at_doors(service: Service) -> dict[str, str]:
     """What each flow gives at each door."""
 
     async def walked() -> dict[str, str]:
@@ -138,10 +138,10 @@ def shown(service: Service) -> dict[str, str]:
 
 
 def test_every_door_is_inert_unless_live_markdown_is_wanted(served: Any) -> None:
-    for door, text in shown(served(False)).items():
+    for door, text in answers_at_doors(served(False)).items():
         assert disarm(PLAN) in text, door
         assert disarm(text) == text, door
-    assert {door for door, text in shown(served(True)).items() if PLAN not in text} == set()
+    assert {door for door, text in answers_at_doors(served(True)).items() if PLAN not in text} == set()
 
 
 def test_a_notebook_shows_an_answer_as_text() -> None:

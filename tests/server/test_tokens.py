@@ -80,7 +80,7 @@ class Provider:
         return jwt.encode(claims_by_name, self.key if key is None else key, algorithm, {"kid": self.kid})
 
 
-def encoded(content: bytes) -> str:
+def encode(content: bytes) -> str:
     return urlsafe_b64encode(content).decode().rstrip("=")
 
 
@@ -110,9 +110,9 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
     public = provider.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head, body, signature = provider.signed().split(".")
     none, shared = (
-        encoded(json.dumps({"alg": algorithm, "kid": provider.kid}).encode()) for algorithm in ("none", "HS256")
+        encode(json.dumps({"alg": algorithm, "kid": provider.kid}).encode()) for algorithm in ("none", "HS256")
     )
-    by_public = encoded(hmac.digest(public, f"{shared}.{body}".encode(), "sha256"))
+    by_public = encode(hmac.digest(public, f"{shared}.{body}".encode(), "sha256"))
     now = int(time.time())
     forged = {
         "wrong audience": provider.token("ann", "urn:other"),
@@ -130,7 +130,7 @@ def test_tokens_of_a_provider_are_users_with_groups_and_no_other_tokens_are(prov
         "no signature": f"{head}.{body}.",
         "changed": f"{head}.{body[:-4]}AAAA.{signature}",
         "no token": "a.b.c",
-        "deep": f"{encoded(b'[' * 100_000)}.{body}.{signature}",
+        "deep": f"{encode(b'[' * 100_000)}.{body}.{signature}",
     }
     assert {name: principals(token) for name, token in forged.items()} == dict.fromkeys(forged)
 

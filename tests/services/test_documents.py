@@ -37,7 +37,7 @@ def documents(fast_folder: Path) -> Documents:
     return Documents(Corpus(str(fast_folder / "notes.spolia")))
 
 
-def found(documents: Documents, question: str, *principals: str) -> list[str]:
+def search_uris(documents: Documents, question: str, *principals: str) -> list[str]:
     with Run(groups=principals):
         return [hit.node.uri for hit in BM25(documents.corpus.group(), top_k=9)(Query(question)).hits]
 
@@ -71,9 +71,9 @@ def test_changes_are_published_together_and_the_last_one_of_a_document_holds(doc
     assert [documents.queue.attachment(task) for task in tasks[1:]] == [
         b"Salt is dug in mines.", b"The moon causes the tides.", None, None,
     ]  # fmt: skip
-    assert found(documents, "moon sun salt") == ["doc://a/tides.md"]
-    assert found(documents, "sun") == []
-    assert found(documents, "salt", "staff") == ["doc://mines.md"]
+    assert search_uris(documents, "moon sun salt") == ["doc://a/tides.md"]
+    assert search_uris(documents, "sun") == []
+    assert search_uris(documents, "salt", "staff") == ["doc://mines.md"]
     (mines,) = documents.list_documents(frozenset({"staff"}), after_name="a/tides.md")
     assert (mines.name, ("year", 2026) in mines.meta) == ("mines.md", True)
     documents.refuse_names(["new.md"], Requester("ann", frozenset({"staff"})))
@@ -85,7 +85,7 @@ def test_changes_are_published_together_and_the_last_one_of_a_document_holds(doc
     documents.delete("mines.md")
     documents.publish()
     assert [documents.queue.attachment(task) is None for task in tasks] == [True, True, False, True, True, True]
-    assert found(documents, "salt", "staff") == []
+    assert search_uris(documents, "salt", "staff") == []
 
 
 def test_a_store_in_postgresql_has_its_tasks_there(server: Server) -> None:
@@ -93,7 +93,7 @@ def test_a_store_in_postgresql_has_its_tasks_there(server: Server) -> None:
     assert isinstance(documents.queue.table, PostgresTable)
     task = documents.add("a.md", b"The moon causes the tides.", key="k")
     second_documents = Documents(Corpus(documents.corpus.path))  # another server of the store
-    assert (second_documents.publish(), found(second_documents, "moon")) == (1, ["doc://a.md"])
+    assert (second_documents.publish(), search_uris(second_documents, "moon")) == (1, ["doc://a.md"])
     assert (states(documents, task), documents.queue.attachment(task)) == (
         [("done", "")],
         b"The moon causes the tides.",
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_fails_alone(documents: Documents) -> None:
     documents.publish()
     (broken, reason), good = states(documents, *tasks)
     assert (broken, bool(reason), good) == ("failed", True, ("done", ""))
-    assert found(documents, "moon") == ["doc://b.md"]
+    assert search_uris(documents, "moon") == ["doc://b.md"]
 
 
 @pytest.mark.parametrize("name", ["\ud800.md", "\0", "../tides.md"])
@@ -122,7 +122,7 @@ def test_a_version_that_cannot_be_read_takes_no_other_with_it(documents: Documen
     documents.publish()
     (first, _), (broken, reason) = states(documents, *tasks)
     assert (first, broken, bool(reason)) == ("done", "failed", True)
-    assert found(documents, "moon") == ["doc://tides.md"]
+    assert search_uris(documents, "moon") == ["doc://tides.md"]
 
 
 @pytest.mark.parametrize("access", ["ann", [""]])
@@ -145,9 +145,9 @@ def test_other_documents_and_groups_of_the_store_stay(documents: Documents, fast
     sync(str(fast_folder / "notes"), documents.corpus)
     documents.add("b.md", b"The moon is far.")
     documents.publish()
-    assert sorted(found(documents, "moon")) == ["a.md", "doc://b.md"]
+    assert sorted(search_uris(documents, "moon")) == ["a.md", "doc://b.md"]
     sync(str(fast_folder / "notes"), documents.corpus)
-    assert sorted(found(documents, "moon")) == ["a.md", "doc://b.md"]
+    assert sorted(search_uris(documents, "moon")) == ["a.md", "doc://b.md"]
 
 
 def test_a_store_that_is_written_lets_changes_wait(documents: Documents) -> None:
@@ -166,7 +166,7 @@ def test_a_change_that_waited_does_not_undo_a_newer_one(documents: Documents) ->
     documents.publish()
     time.sleep(0.25)
     assert documents.publish() == 1
-    assert (states(documents, task), found(documents, "moon")) == ([("done", "replaced")], [])
+    assert (states(documents, task), search_uris(documents, "moon")) == ([("done", "replaced")], [])
 
 
 def test_a_repeated_key_is_one_task_and_odd_names_are_refused(documents: Documents) -> None:
@@ -355,7 +355,7 @@ def test_a_scan_follows_the_files_of_a_folder_and_leaves_what_users_did(fast_fol
     documents.publish()
     assert len(documents.scan()) == 2
     documents.publish()
-    assert (names(), found(documents, "apes ants", "staff")) == (["a.md", "sent.md"], ["doc://files/a.md"])
+    assert (names(), search_uris(documents, "apes ants", "staff")) == (["a.md", "sent.md"], ["doc://files/a.md"])
     documents = service()
     assert documents.scan() == []  # the user who deleted c.md meant it
     for path in folder.iterdir():

@@ -34,7 +34,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         yield new_runs
 
 
-def answered(tmp_path: Path, journal: OpenTelemetryJournal, reply: str = "The moon [1].") -> None:
+def answer_question(tmp_path: Path, journal: OpenTelemetryJournal, reply: str = "The moon [1].") -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "tides.md").write_text("The moon causes the tide.")
     sync(tmp_path / "notes", corpus := Corpus(str(tmp_path / "n.spolia")))
@@ -50,7 +50,7 @@ def by_name(spans: InMemorySpanExporter) -> dict[str, Any]:
 def test_spans_are_a_tree_with_model_tokens_and_passages_but_no_texts(
     tmp_path: Path, runs: Runs, spans: InMemorySpanExporter
 ) -> None:
-    answered(tmp_path, OpenTelemetryJournal(runs.journal, SimpleSpanProcessor(spans)))
+    answer_question(tmp_path, OpenTelemetryJournal(runs.journal, SimpleSpanProcessor(spans)))
     spans_by_name = by_name(spans)
     root, search, read = spans_by_name["Then"], spans_by_name["BM25"], spans_by_name["chat ScriptedModel"]
     assert root.parent is None
@@ -75,7 +75,7 @@ def test_texts_are_exported_where_wanted_and_redacted(tmp_path: Path, spans: InM
         return text.replace("moon", "[body]")
 
     with Runs(tmp_path / "runs.db", values=True, redact=redact) as runs:
-        answered(tmp_path, OpenTelemetryJournal(runs.journal, SimpleSpanProcessor(spans), content=True))
+        answer_question(tmp_path, OpenTelemetryJournal(runs.journal, SimpleSpanProcessor(spans), content=True))
     spans_by_name = by_name(spans)
     read = spans_by_name["chat ScriptedModel"].attributes
     assert spans_by_name["BM25"].attributes["gen_ai.retrieval.query.text"] == "What causes the tide?"

@@ -67,7 +67,7 @@ ASKED = ("Who is Ann?", "Is the mill of the town older?", "Where was the founder
 ROWS = [LabelledText(f"q{at}", f"{ASKED[at % 3]} {at}", "", at % 3) for at in range(12)]
 
 
-def prepared(rows: Sequence[LabelledText] = ROWS, **settings: Any) -> Given:
+def prepare_trainer(rows: Sequence[LabelledText] = ROWS, **settings: Any) -> Given:
     trainer = Given(rows, **settings)
     trainer.prepare([Item(row.item, row.question, gold=((row.item[:2],),)) for row in rows], (), 0)
     return trainer
@@ -92,7 +92,7 @@ def test_a_reply_without_an_answer_is_one_failed_row(reply: str) -> None:
 
 @pytest.mark.parametrize("hidden", [0, 3])
 def test_the_gradient_of_three_labels_is_that_of_the_loss(hidden: int) -> None:
-    trainer = prepared(hidden=hidden)
+    trainer = prepare_trainer(hidden=hidden)
     for _ in range(3):
         trainer.step(0.0)
     _, slopes = trainer._compute_gradient()
@@ -110,7 +110,7 @@ def test_the_gradient_of_three_labels_is_that_of_the_loss(hidden: int) -> None:
 
 def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
     wrong = [row._replace(label=(row.label + (index > 7)) % 3) for index, row in enumerate(ROWS)]
-    hot, cold = prepared(wrong, hidden=0, rate=0.3), prepared(hidden=0, rate=0.3)
+    hot, cold = prepare_trainer(wrong, hidden=0, rate=0.3), prepare_trainer(hidden=0, rate=0.3)
     for trainer in (hot, cold):
         for _ in range(60):
             trainer.step(0.0)
@@ -121,7 +121,7 @@ def test_probabilities_of_unseen_questions_set_the_temperature() -> None:
 
 
 def test_a_training_that_goes_on_makes_the_weights_of_one_that_was_not_killed() -> None:
-    whole, killed, resumed = (prepared() for _ in range(3))
+    whole, killed, resumed = (prepare_trainer() for _ in range(3))
     for index in range(9):
         whole.step(index / 9)
     for index in range(4):
@@ -134,22 +134,22 @@ def test_a_training_that_goes_on_makes_the_weights_of_one_that_was_not_killed() 
 
 def test_rows_that_teach_nothing_are_refused() -> None:
     with pytest.raises(DataError, match="All 4 rows have the label 'none'"):
-        prepared([row for row in ROWS if row.label == 0])
+        prepare_trainer([row for row in ROWS if row.label == 0])
     with pytest.raises(DataError, match="All rows are of one question, or of questions that share gold"):
-        prepared([row._replace(item=f"same{index}") for index, row in enumerate(ROWS)])
+        prepare_trainer([row._replace(item=f"same{index}") for index, row in enumerate(ROWS)])
     with pytest.raises(DataError, match="none has the gold that a router classifier learns from"):
-        prepared([])
+        prepare_trainer([])
 
     class Broken(HashingEmbedder):
         def embed(self, texts: Sequence[str], *, kind: Any) -> Any:
             return super().embed(texts, kind=kind) * np.nan
 
     with pytest.raises(DataError, match="are not finite"):
-        prepared(embedder=Broken())
+        prepare_trainer(embedder=Broken())
 
 
 def test_an_input_that_never_varies_has_no_weight() -> None:
-    trainer = prepared([row._replace(question=f"{row.question} Really") for row in ROWS])
+    trainer = prepare_trainer([row._replace(question=f"{row.question} Really") for row in ROWS])
     assert "did not vary in training and have no weight" in trainer.notes[1]
     assert (trainer.scale == 0).sum() == int(trainer.notes[1].split()[0])
     assert not trainer.rows[:, trainer.scale == 0].any()

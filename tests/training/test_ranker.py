@@ -270,7 +270,7 @@ def test_no_candidate_is_chosen_by_questions_that_its_weights_were_trained_on(
         tune(space, [item for item in items if part_of(item.id) == "tune"], "R@5", path=tmp_path / "none")
 
 
-def grown(count: int, draw: int = 0) -> list[Example]:
+def grow_examples(count: int, draw: int = 0) -> list[Example]:
     """Questions whose gold has a high first feature where the second one is low, and a low one where it is high."""
     examples, random = [], np.random.default_rng(draw)
     for _ in range(count):
@@ -284,10 +284,10 @@ def grown(count: int, draw: int = 0) -> list[Example]:
 @pytest.mark.slow
 def test_trees_rank_what_no_line_does_and_their_contributions_add_up_to_the_score_of_lightgbm() -> None:
     lightgbm = pytest.importorskip("lightgbm")
-    fit, held_out = TreeFit(grown(60)), grown(30, 1)
+    fit, held_out = TreeFit(grow_examples(60)), grow_examples(30, 1)
     losses = [fit.step() for _ in range(60)]
     assert losses[-1] < 0.5 * losses[1]
-    linear = PassFit.from_examples(grown(60))
+    linear = PassFit.from_examples(grow_examples(60))
     linear.finish(45)
     assert fit.compute_loss(held_out) < 0.5
     rows = held_out[0].candidates.features
@@ -296,10 +296,12 @@ def test_trees_rank_what_no_line_does_and_their_contributions_add_up_to_the_scor
     assert np.ptp(expected - contributions.sum(axis=1)) < 1e-6
     assert not contributions[:, 2:].any()  # what is constant splits nothing
     by_line = [linear.score.contributions(item.candidates.features).sum(axis=1) for item in held_out]
-    best = [np.mean([item.gold[scores.argmax()] for item, scores in zip(held_out, scores_of_examples, strict=True)]) for scores_of_examples in (
-        by_line, [fit.score.contributions(item.candidates.features).sum(axis=1) for item in held_out]
-    )]  # fmt: skip
-    assert best[1] > best[0] + 0.2
+    by_trees = [fit.score.contributions(item.candidates.features).sum(axis=1) for item in held_out]
+    linear_best, trees_best = (
+        np.mean([item.gold[scores.argmax()] for item, scores in zip(held_out, all_scores, strict=True)])
+        for all_scores in (by_line, by_trees)
+    )
+    assert trees_best > linear_best + 0.2
 
 
 @pytest.mark.slow

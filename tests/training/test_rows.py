@@ -169,7 +169,7 @@ SMALL = Deciding((
 ))  # fmt: skip
 
 
-def helped(id: str) -> bool:
+def is_helped(id: str) -> bool:
     """Whether the second search of a question finds its gold: of four in five."""
     return TUNE.index(id) % 5 > 0
 
@@ -183,7 +183,7 @@ def preferences(judge: ScriptedModel | None = None, seed: int = 0) -> list[dict[
     DRAWN.clear()
     flow = prefrag(SMALL, local, local)
     return prefrag_rows(
-        flow, [question(id, gold="d two" if helped(id) else "d three") for id in TUNE], judge, seed=seed
+        flow, [question(id, gold="d two" if is_helped(id) else "d three") for id in TUNE], judge, seed=seed
     )
 
 
@@ -199,7 +199,7 @@ def test_preferences_of_prefrag_are_of_nine_candidates_whose_status_differs_thre
     assert Counter(row["status"] for row in rows) == {True: 12, False: 4}
     assert len({row["id"] for row in rows}) == len(rows)
     for row in rows:
-        assert row["status"] is helped(row["id"])
+        assert row["status"] is is_helped(row["id"])
         assert row["chosen"][0]["content"].startswith("yes" if row["status"] else "no")
         assert row["rejected"][0]["content"].startswith("no" if row["status"] else "yes")
         assert f"of {row['id']}?" in row["prompt"][1]["content"]
@@ -217,7 +217,7 @@ def test_a_decision_is_read_with_its_analysis() -> None:
 
 @pytest.mark.slow
 def test_the_best_positive_is_the_one_that_the_judge_names() -> None:
-    ids = "|".join(f"of {id}\\?" for id in TUNE if not helped(id))
+    ids = "|".join(f"of {id}\\?" for id in TUNE if not is_helped(id))
     judge = ScriptedModel((
         ("Compare the new passages", "yes: as it is"), ("<reference>yes: as it is</reference>", "[2]"),
     ))  # fmt: skip

@@ -108,7 +108,7 @@ def test_a_reader_rewards_the_words_whose_passages_it_answers_from(group: NodeGr
 
 
 def test_untrained_weights_leave_the_ranking_as_it_is(group: NodeGroup, tmp_path: Path) -> None:
-    folder = saved(tmp_path, dict.fromkeys(FEATURES, 0.0))
+    folder = save_weights(tmp_path, dict.fromkeys(FEATURES, 0.0))
     query = Query(ITEMS[0].question)
     assert WeightedTerms(group, folder)(query) is query
     words, _ = term_features(query.text, group.snapshot(), group.name, frozenset())
@@ -118,7 +118,7 @@ def test_untrained_weights_leave_the_ranking_as_it_is(group: NodeGroup, tmp_path
     assert repeat_words([], []) == ""
 
 
-def saved(folder: Path, theta: object) -> TrainedWeights:
+def save_weights(folder: Path, theta: object) -> TrainedWeights:
     from spolia.models.trained_weights import hash_of
 
     (folder / "weights.json").write_text(json.dumps({"weights": theta}))
@@ -131,7 +131,7 @@ def saved(folder: Path, theta: object) -> TrainedWeights:
 @pytest.mark.parametrize("theta", [{"rarity": 1.0}, dict.fromkeys(FEATURES, "1"), [1.0], None])
 def test_weights_that_are_none_are_refused(group: NodeGroup, tmp_path: Path, theta: object) -> None:
     with pytest.raises(WeightsError, match="Train it again"):
-        WeightedTerms(group, saved(tmp_path, theta))(Query("old mill"))
+        WeightedTerms(group, save_weights(tmp_path, theta))(Query("old mill"))
 
 
 def test_questions_without_gold_or_of_one_word_are_refused(group: NodeGroup) -> None:

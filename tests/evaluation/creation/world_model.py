@@ -174,8 +174,16 @@ class WorldModel(ScriptedModel):
         if not facts:
             return "none"
         if mistake is not None:  # which another document answers, or this one
-            return next((relation_named(r.name).question.format(a=f.b) for f in facts for r in RELATIONS
-                         if f.relation != "year" and r.subject == relation_named(f.relation).target), "none")  # fmt: skip
+            targets = [(fact, relation_named(fact.relation).target) for fact in facts]
+            return next(
+                (
+                    relation_named(relation.name).question.format(a=fact.b)
+                    for fact, target in targets
+                    for relation in RELATIONS
+                    if fact.relation != "year" and relation.subject == target
+                ),
+                "none",
+            )
         return ABSENT[len(passages[0]) % 2].format(a=facts[0].a)
 
     def _answer(self, passages: list[str], question: str, mistake: int | None) -> str:

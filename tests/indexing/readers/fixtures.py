@@ -118,8 +118,8 @@ def xlsx(sheets: Mapping[str, str] | None = None, states: Mapping[str, str] | No
     relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006/relationships"
     listed = "".join(
-        f'<sheet name="{name}" sheetId="{sheet_number}" state="{(states or {}).get(name, "visible")}" r:id="r{sheet_number}"/>'
-        for sheet_number, name in enumerate(sheets, 1)
+        f'<sheet name="{name}" sheetId="{number}" state="{(states or {}).get(name, "visible")}" r:id="r{number}"/>'
+        for number, name in enumerate(sheets, 1)
     )
     linked = "".join(
         f'<Relationship Id="r{sheet_number}" Type="{relations}/worksheet" Target="worksheets/sheet{sheet_number}.xml"/>'

@@ -38,7 +38,7 @@ from tests.post_retrieval.compression.scorer import Scorer
 from tests.post_retrieval.selection.test_selection import Angles
 
 
-def found(*texts: str, question: str = "Who?") -> Ranking:
+def ranking_of(*texts: str, question: str = "Who?") -> Ranking:
     nodes = [
         Node(f"n{index}", text, "d", span=Span(100 * index, 100 * index + len(text)), uri="a.txt")
         for index, text in enumerate(texts)
@@ -100,27 +100,27 @@ def test_exactly_the_sentences_below_the_percentile_go() -> None:
     # mean self-information 1, 2, 3, 4, 5; the percentile of 0.35 is 1 + 0.35 · 4 = 2.4
     model = Scorer(nats=(("One", 1.0), ("Two", 2.0), ("Three", 3.0), ("Four", 4.0), ("Five", 5.0)))
     op = SelectiveContext(model)
-    assert texts(op(found("One. Five. Two.", "Three. Four."))) == ["Five.", "Three. Four."]
-    assert texts(op(found("One.", "Five. Two. Four."))) == ["Five. Four."]
+    assert texts(op(ranking_of("One. Five. Two.", "Three. Four."))) == ["Five.", "Three. Four."]
+    assert texts(op(ranking_of("One.", "Five. Two. Four."))) == ["Five. Four."]
 
 
 def test_the_self_information_of_a_stretch_is_a_mean() -> None:
     model = Scorer(nats=(("rare", 3.0), ("long", 1.0)))  # "a rare" (1 + 3) / 2 = 2, "a long one" 1
-    assert texts(SelectiveContext(model, ratio=0.5)(found("A long one. A rare."))) == ["A rare."]
-    assert texts(SelectiveContext(model, 0.5, "token")(found("a rare long rare"))) == ["rare rare"]
-    assert texts(SelectiveContext(model, 0.6, "phrase")(found("a long one, a rare, more"))) == ["a rare,"]
+    assert texts(SelectiveContext(model, ratio=0.5)(ranking_of("A long one. A rare."))) == ["A rare."]
+    assert texts(SelectiveContext(model, 0.5, "token")(ranking_of("a rare long rare"))) == ["rare rare"]
+    assert texts(SelectiveContext(model, 0.6, "phrase")(ranking_of("a long one, a rare, more"))) == ["a rare,"]
 
 
 def test_ratio_0_changes_nothing() -> None:
-    ranking = found("One. Two, three.  Four.\n", "  ", "五。六。")
+    ranking = ranking_of("One. Two, three.  Four.\n", "  ", "五。六。")
     for unit in ("sentence", "phrase", "token"):
         compressed = SelectiveContext(Scorer(), 0.0, unit)(ranking)
         assert compressed.hits == (ranking.hits[0], ranking.hits[2])
 
 
 def test_ties_and_nothing() -> None:
-    assert texts(SelectiveContext(Scorer(), 0.9)(found("One. Two."))) == ["One. Two."]
-    assert SelectiveContext(Scorer())(found()).hits == ()
+    assert texts(SelectiveContext(Scorer(), 0.9)(ranking_of("One. Two."))) == ["One. Two."]
+    assert SelectiveContext(Scorer())(ranking_of()).hits == ()
 
 
 # ------------------------------------------------------------------------------------------------------- llmlingua
@@ -128,9 +128,9 @@ def test_ties_and_nothing() -> None:
 
 def test_half_of_the_tokens_stay_those_that_surprise() -> None:
     model = Scorer(nats=(("Nokia", 5.0), ("Olsen", 4.0), ("employed", 3.0)))
-    short = LLMLingua(model)(found("It was that Nokia employed Olsen."))
+    short = LLMLingua(model)(ranking_of("It was that Nokia employed Olsen."))
     assert texts(short) == ["Nokia employed Olsen."]
-    assert short.query == found().query
+    assert short.query == ranking_of().query
     assert short.hits[0].score == 9.0
 
 
@@ -139,7 +139,7 @@ def test_half_of_the_tokens_stay_those_that_surprise() -> None:
 def test_what_is_left_is_a_subsequence_within_the_budget(rate: float, segment: int) -> None:
     words = [f"w{index}" for index in range(100)]
     model = Scorer(nats=tuple((word, float(index * 37 % 101)) for index, word in enumerate(words)))
-    (text,) = texts(LLMLingua(model, rate, segment)(found(" ".join(words))))
+    (text,) = texts(LLMLingua(model, rate, segment)(ranking_of(" ".join(words))))
     assert is_subsequence(text.split(), words)
     assert 1 <= len(text.split()) <= round(100 * rate)
     assert len(text.split()) == round(100 * rate)
@@ -147,7 +147,7 @@ def test_what_is_left_is_a_subsequence_within_the_budget(rate: float, segment: i
 
 def test_later_segments_are_read_after_what_is_left_of_the_earlier_ones() -> None:
     model = Scorer(nats=(("Nokia", 5.0), ("again", 3.0), ("twice", 2.5)), hints=(("again", "Nokia"),))
-    assert texts(LLMLingua(model, 0.5, 17)(found("So, Nokia. Run again twice."))) == ["Nokia. twice."]
+    assert texts(LLMLingua(model, 0.5, 17)(ranking_of("So, Nokia. Run again twice."))) == ["Nokia. twice."]
 
 
 # --------------------------------------------------------------------------------------------------- longllmlingua
@@ -156,7 +156,7 @@ def test_later_segments_are_read_after_what_is_left_of_the_earlier_ones() -> Non
 def test_what_the_question_makes_likelier_stays_and_the_better_hit_keeps_more() -> None:
     hints = (("Nokia", "employed"), ("Olsen", "employed"), ("employed", "Nokia"))
     model = Scorer(nats=(("Nokia", 4.0), ("Olsen", 4.0), ("employed", 4.0), ("salt", 9.0)), hints=hints)
-    ranking = found("salt is dug salt", "it was Nokia that employed Olsen", question="who employed")
+    ranking = ranking_of("salt is dug salt", "it was Nokia that employed Olsen", question="who employed")
     short = LongLLMLingua(model, target_tokens=4)(ranking)
     # both hits have r by the words of the question: "employed" costs half after the second hit
     # so that hit comes first; its rate is 4 / 10 + 0.3, which is 4 of its 6 tokens, and nothing is left for the other
@@ -168,10 +168,10 @@ def test_what_the_question_makes_likelier_stays_and_the_better_hit_keeps_more() 
 
 def test_the_score_is_the_mean_log_probability_of_the_question() -> None:
     model = Scorer(nats=(("Who", 3.0),), otherwise=1.0)
-    (hit,) = LongLLMLingua(model)(found("Nokia", question="Who?")).hits
+    (hit,) = LongLLMLingua(model)(ranking_of("Nokia", question="Who?")).hits
     # 13 tokens: "Who?" is no word of the table, nor is any other: each costs 1
     assert hit.score == pytest.approx(-1.0)
-    (hit,) = LongLLMLingua(model)(found("Nokia", question="Who")).hits
+    (hit,) = LongLLMLingua(model)(ranking_of("Nokia", question="Who")).hits
     assert hit.score == pytest.approx(-(3.0 + 12 * 1.0) / 13)
 
 
@@ -201,8 +201,8 @@ def test_a_budget_is_never_passed_and_never_unused(lengths: list[int], target: i
 
 
 def test_some_hits_never_become_none() -> None:
-    assert len(LongLLMLingua(Scorer(), target_tokens=1)(found("a b c", "d e f")).hits) == 1
-    blank = found("  ", "\n")
+    assert len(LongLLMLingua(Scorer(), target_tokens=1)(ranking_of("a b c", "d e f")).hits) == 1
+    blank = ranking_of("  ", "\n")
     assert LongLLMLingua(Scorer())(blank) == blank
 
 
@@ -210,7 +210,7 @@ def test_some_hits_never_become_none() -> None:
 
 
 def test_sentences_that_hold_terms_of_the_question_stay_in_their_order() -> None:
-    ranking = found(
+    ranking = ranking_of(
         "Ships wait. The tide is caused by the moon. Salt is dug.",
         "The moon.",
         question="What causes the tide? The moon?",
@@ -229,12 +229,12 @@ def test_sentences_that_hold_terms_of_the_question_stay_in_their_order() -> None
 def test_the_share_of_the_questions_terms_that_a_sentence_holds(at_least: float, kept: str) -> None:
     # of red, old, stones, Rome the first sentence holds none, the second one, the third two; one stays in any case
     text = "Blue hills. Red sea. Red stones."
-    assert texts(Extractive(at_least=at_least)(found(text, question="red old stones Rome"))) == [kept]
+    assert texts(Extractive(at_least=at_least)(ranking_of(text, question="red old stones Rome"))) == [kept]
 
 
 def test_the_cosine_of_a_sentence_with_the_question() -> None:
     # cos 90° = 0, cos 60° = 0.5, cos 30° = 0.87
-    ranking = found("90", "60", "30", question="0")
+    ranking = ranking_of("90", "60", "30", question="0")
     assert texts(Extractive(Angles(), at_least=0.49)(ranking)) == ["60", "30"]
     assert texts(Extractive(Angles(), at_least=0.51)(ranking)) == ["30"]
     assert texts(Extractive(Angles(), at_least=-1, most=2)(ranking)) == ["60", "30"]
@@ -253,7 +253,7 @@ class Longest(Value):
 
 
 def test_a_scorer_judges_the_sentences_in_place_of_an_embedder() -> None:
-    ranking = found("Ships wait. The tide is caused by the moon. Salt.", question="Salt?")
+    ranking = ranking_of("Ships wait. The tide is caused by the moon. Salt.", question="Salt?")
     assert texts(Extractive(at_least=0.11, scorer=Longest())(ranking)) == [
         "Ships wait. The tide is caused by the moon."
     ]
@@ -262,7 +262,9 @@ def test_a_scorer_judges_the_sentences_in_place_of_an_embedder() -> None:
 
 
 def test_a_reader_cites_the_sentences_that_are_left() -> None:
-    short = Extractive(most=1)(found("Ships wait. The tide is caused by the moon.", question="What causes the tide?"))
+    short = Extractive(most=1)(
+        ranking_of("Ships wait. The tide is caused by the moon.", question="What causes the tide?")
+    )
     answer = Reader(ScriptedModel(("The moon [1].",)))(short)
     assert [(citation.quote, citation.span) for citation in answer.citations] == [
         ("The tide is caused by the moon.", Span(12, 43))
@@ -270,9 +272,9 @@ def test_a_reader_cites_the_sentences_that_are_left() -> None:
 
 
 def test_some_sentence_always_stays() -> None:
-    assert texts(Extractive(at_least=1.0)(found("Ships wait. Salt is dug.", question="tide"))) == ["Ships wait."]
-    assert Extractive()(found()).hits == ()
-    blank = found("", " ")
+    assert texts(Extractive(at_least=1.0)(ranking_of("Ships wait. Salt is dug.", question="tide"))) == ["Ships wait."]
+    assert Extractive()(ranking_of()).hits == ()
+    blank = ranking_of("", " ")
     assert Extractive()(blank) == blank
 
 
@@ -287,20 +289,20 @@ def calls(op: Operator[Ranking, Ranking], ranking: Ranking) -> int:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
 def test_refining_takes_a_call_for_each(count: int) -> None:
-    assert calls(Refine(ScriptedModel(("Notes.",))), found(*(f"Text {index}." for index in range(count)))) == count
+    assert calls(Refine(ScriptedModel(("Notes.",))), ranking_of(*(f"Text {index}." for index in range(count)))) == count
 
 
 @check_each(
     ("count", "width", "levels"), [(0, 2, []), (1, 2, []), (2, 2, [1]), (5, 2, [2, 1, 1]), (9, 3, [3, 1]), (7, 9, [1])]
 )
 def test_merging_takes_the_logarithm_of_levels(count: int, width: int, levels: list[int]) -> None:
-    assert calls(TreeSummarise(ScriptedModel(("Merged.",)), width), found(*map(str, range(count)))) == sum(levels)
+    assert calls(TreeSummarise(ScriptedModel(("Merged.",)), width), ranking_of(*map(str, range(count)))) == sum(levels)
     if count:
         assert len(levels) == math.ceil(math.log(count, width) - 1e-9)
 
 
 def test_one_hit_stands_for_all_and_all_are_cited() -> None:
-    ranking = found("At Nokia.", "In Salo.")
+    ranking = ranking_of("At Nokia.", "In Salo.")
     for op in (
         Refine(ScriptedModel(("He was at Nokia in Salo.",))),
         TreeSummarise(ScriptedModel(("He was at Nokia in Salo.",))),
@@ -311,17 +313,17 @@ def test_one_hit_stands_for_all_and_all_are_cited() -> None:
 
 def test_a_call_that_fails_leaves_the_texts() -> None:
     with degraded() as reasons:
-        assert texts(TreeSummarise(ScriptedModel((("Nokia", "x"),)), 2)(found("a", "b"))) == ["a\n\nb"]
-        assert texts(Refine(ScriptedModel((("<passage>b", "Notes."),)))(found("a", "b", "c"))) == ["Notes."]
-        assert texts(Refine(ScriptedModel((("Nokia", "x"),)))(found("a", "b"))) == ["a"]
+        assert texts(TreeSummarise(ScriptedModel((("Nokia", "x"),)), 2)(ranking_of("a", "b"))) == ["a\n\nb"]
+        assert texts(Refine(ScriptedModel((("<passage>b", "Notes."),)))(ranking_of("a", "b", "c"))) == ["Notes."]
+        assert texts(Refine(ScriptedModel((("Nokia", "x"),)))(ranking_of("a", "b"))) == ["a"]
     assert len(reasons) == 5
 
 
 def test_texts_beyond_the_window_are_shown_in_part() -> None:
     long = "word " * 10_000
     with degraded() as reasons:
-        assert texts(TreeSummarise(ScriptedModel((("left out", "Merged."),)))(found(long, "b"))) == ["Merged."]
-        assert texts(Refine(ScriptedModel((("left out", "Notes."),)), characters=100)(found(long))) == ["Notes."]
+        assert texts(TreeSummarise(ScriptedModel((("left out", "Merged."),)))(ranking_of(long, "b"))) == ["Merged."]
+        assert texts(Refine(ScriptedModel((("left out", "Notes."),)), characters=100)(ranking_of(long))) == ["Notes."]
     assert not reasons
 
 
@@ -334,19 +336,19 @@ SCORING: list[Callable[..., Operator[Ranking, Ranking]]] = [SelectiveContext, LL
 @pytest.mark.parametrize("make", SCORING)
 def test_a_model_without_log_probabilities_is_told_at_once(make: Callable[..., Operator[Ranking, Ranking]]) -> None:
     with pytest.raises(ModelRejected, match="has no 'scores'"):
-        make(ScriptedModel(("x",)))(found("a b"))
+        make(ScriptedModel(("x",)))(ranking_of("a b"))
 
 
 @pytest.mark.parametrize("make", SCORING)
 def test_a_server_that_promised_them_and_states_none(make: Callable[..., Operator[Ranking, Ranking]]) -> None:
     with OpenAIServer(ServedReply(logprob=None)) as server, pytest.raises(ModelRejected, match="states no log-prob"):
-        make(CompletionModel("any", server.url))(found("a b"))
+        make(CompletionModel("any", server.url))(ranking_of("a b"))
 
 
 @check_each("make", SCORING)
 @check_each("text", ["x", "五。六。七。", "a\u200db 👩‍👩‍👧 ไทย", "no " * 2_000, "\n\n a \n"])
 def test_any_text_is_compressed(make: Callable[..., Operator[Ranking, Ranking]], text: str) -> None:
-    short = make(Scorer())(found(text))
+    short = make(Scorer())(ranking_of(text))
     assert is_subsequence("".join(texts(short)).split(), text.split()) or "".join(texts(short)) in text
     assert texts(short)
 
@@ -369,7 +371,7 @@ class Blanks(Scorer):
     ids=lambda op: type(op).__name__,
 )
 def test_of_a_text_with_words_a_word_is_left(op: Operator[Ranking, Ranking]) -> None:
-    assert texts(op(found("\nNokia\n\nemployed\nOlsen\n"))) == ["Nokia"]
+    assert texts(op(ranking_of("\nNokia\n\nemployed\nOlsen\n"))) == ["Nokia"]
 
 
 @pytest.mark.parametrize("op", [Extractive(), SelectiveContext(Scorer()), LLMLingua(Scorer()), LongLLMLingua(Scorer())])
@@ -383,15 +385,15 @@ def test_the_hits_are_gone_through_a_fixed_number_of_times(
         return tuple(hit.node for hit in ranking.hits)
 
     monkeypatch.setattr(Ranking, "nodes", property(nodes))
-    op(found(*("A red stone. A blue sea." for _ in range(50))))
+    op(ranking_of(*("A red stone. A blue sea." for _ in range(50))))
     assert len(passes) <= 2
 
 
 def test_words_that_a_blank_stood_between_stay_apart() -> None:
     model = Blanks(nats=())
-    assert texts(LLMLingua(Scorer(nats=(("a", 9.0), ("c", 9.0))), 0.67)(found("a b c"))) == ["a c"]
+    assert texts(LLMLingua(Scorer(nats=(("a", 9.0), ("c", 9.0))), 0.67)(ranking_of("a b c"))) == ["a c"]
     assert join_spans("Nokia\nemployed\nOlsen", [(0, 5), (15, 20)]) == "Nokia\nOlsen"
-    assert is_subsequence("".join(texts(LLMLingua(model, 0.8)(found("a\nb c\nd")))), "a\nb c\nd")
+    assert is_subsequence("".join(texts(LLMLingua(model, 0.8)(ranking_of("a\nb c\nd")))), "a\nb c\nd")
 
 
 @check_each("logprob", [-math.inf, math.nan])
@@ -404,15 +406,15 @@ def test_tokens_that_are_impossible_or_have_no_probability_leave_some(
         def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
             return tuple(Token(word, logprob) for word in re.findall(r"\s*\S+", text))
 
-    short = make(Odd())(found("One. Two. Three.", "Four."))
+    short = make(Odd())(ranking_of("One. Two. Three.", "Four."))
     assert "".join(texts(short)).strip()
     assert all(math.isfinite(hit.score) for hit in short.hits)
 
 
 def test_a_text_that_a_model_cannot_hold_is_an_error() -> None:
     with pytest.raises(ModelRejected, match="longer than the window"):
-        LongLLMLingua(Scorer(window=50), characters=10_000)(found("word " * 100))
-    assert texts(LLMLingua(Scorer(window=1_100), segment=100)(found("word " * 2_000)))
+        LongLLMLingua(Scorer(window=50), characters=10_000)(ranking_of("word " * 100))
+    assert texts(LLMLingua(Scorer(window=1_100), segment=100)(ranking_of("word " * 2_000)))
 
 
 @check_each(

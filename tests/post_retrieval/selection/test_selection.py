@@ -50,7 +50,7 @@ class Angles(Value):
         return 1.0
 
 
-def scored(*scores: float) -> Ranking:
+def ranking_by_scores(*scores: float) -> Ranking:
     return Ranking(
         Query("0"), tuple(Hit(Node(f"n{index}", f"text {index}"), s) for index, s in enumerate(scores)), "bm25"
     )
@@ -82,25 +82,27 @@ def places(ranking: Ranking) -> list[int]:
 def test_a_threshold_keeps_what_reaches_it_and_never_nothing(
     scores: tuple[float, ...], bound: float, kept: list[int]
 ) -> None:
-    assert places(Threshold(bound)(scored(*scores))) == kept
+    assert places(Threshold(bound)(ranking_by_scores(*scores))) == kept
 
 
 @check_each(
     ("count", "share", "kept"), [(10, 0.6, 6), (10, 0.29, 2), (100, 0.29, 29), (3, 0.1, 1), (1, 1.0, 1), (0, 0.5, 0)]
 )
 def test_a_percentile_counts_the_hits_of_each_ranking_anew(count: int, share: float, kept: int) -> None:
-    rankings = [Percentile(share)(ranking) for ranking in (scored(*range(count, 0, -1)), scored(1.0, 0.5))]
+    rankings = [
+        Percentile(share)(ranking) for ranking in (ranking_by_scores(*range(count, 0, -1)), ranking_by_scores(1.0, 0.5))
+    ]
     assert [len(ranking) for ranking in rankings] == [kept, max(1, int(2 * share))]
     assert places(rankings[0]) == list(range(kept))
 
 
 def test_of_equal_scores_the_first_stay_and_nan_goes_first() -> None:
-    assert places(Percentile(0.5)(scored(1.0, NAN, 1.0, 1.0))) == [0, 2]
-    assert places(Percentile(0.5)(scored(NAN, NAN))) == [0]
+    assert places(Percentile(0.5)(ranking_by_scores(1.0, NAN, 1.0, 1.0))) == [0, 2]
+    assert places(Percentile(0.5)(ranking_by_scores(NAN, NAN))) == [0]
 
 
 def test_ten_thousand_hits_are_many_and_not_too_many() -> None:
-    many = scored(*range(10_000, 0, -1))
+    many = ranking_by_scores(*range(10_000, 0, -1))
     assert len(Percentile(0.5)(many)) == 5_000
     assert len(Threshold(1.0)(many)) == 10_000
 
@@ -116,7 +118,7 @@ def test_likeness_decides_and_the_scores_stay() -> None:
         assert op(degrees()).hits == ()
 
 
-def dated(*times: str | int | None) -> Ranking:
+def ranking_by_days(*times: str | int | None) -> Ranking:
     nodes = [Node(f"n{index}", "", meta=(("day", time),) if time != "" else ()) for index, time in enumerate(times)]
     return Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
 
@@ -135,7 +137,7 @@ def dated(*times: str | int | None) -> Ranking:
     ],
 )
 def test_what_is_new_stays_or_the_newest(times: tuple[str, ...], since: str, kept: list[int]) -> None:
-    assert places(Recent(since, "day")(dated(*times))) == kept
+    assert places(Recent(since, "day")(ranking_by_days(*times))) == kept
 
 
 def test_the_latest_of_several_times_counts() -> None:
@@ -160,12 +162,12 @@ FOUND = Ranking(
 )
 
 
-def judged(*rows: str | tuple[str, ...]) -> Ranking:
+def judge_hits(*rows: str | tuple[str, ...]) -> Ranking:
     return Critique(ScriptedModel(rows))(FOUND)
 
 
 def test_a_model_drops_what_is_of_no_use() -> None:
-    ranking = judged(("Salt", "No."), "Yes, it does.")
+    ranking = judge_hits(("Salt", "No."), "Yes, it does.")
     assert places(ranking) == [0, 2]
     assert [hit.score for hit in ranking.hits] == [3.0, 1.0]
 
@@ -173,22 +175,22 @@ def test_a_model_drops_what_is_of_no_use() -> None:
 @pytest.mark.parametrize("reply", ["I cannot say", "", "{", "maybe " * 60])
 def test_a_verdict_that_cannot_be_read_keeps_the_hit(reply: str) -> None:
     with degraded() as reasons:
-        assert places(judged(("Salt", reply or " "), "yes")) == [0, 1, 2]
+        assert places(judge_hits(("Salt", reply or " "), "yes")) == [0, 1, 2]
     assert reasons
 
 
 def test_dropping_all_of_them_keeps_the_best_and_says_so() -> None:
     with degraded() as reasons:
-        assert places(judged("no")) == [0]
+        assert places(judge_hits("no")) == [0]
     assert reasons
 
 
 def test_a_call_that_fails_keeps_the_hit_and_a_spent_budget_is_raised() -> None:
     with degraded() as reasons:
-        assert places(judged(("Salt", "no"), ("Ships", "yes"))) == [0, 2]  # no row for the third
+        assert places(judge_hits(("Salt", "no"), ("Ships", "yes"))) == [0, 2]  # no row for the third
     assert reasons
     with Run(budget=Budget(calls=1)), pytest.raises(BudgetSpent):
-        judged("yes")
+        judge_hits("yes")
 
 
 def test_nobody_is_asked_about_nothing() -> None:
