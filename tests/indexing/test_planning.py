@@ -189,7 +189,7 @@ class Priced(Value):
     def fingerprint(self) -> str:
         return self.name
 
-    def priced(self, usage: Usage) -> Usage:
+    def priced(self, usage: Usage) -> Usage:  # the former name of `add_price`
         sent, written = self.usd_per_million
         return usage.but(cost_usd=(usage.input_tokens * sent + usage.output_tokens * written) / 1e6)
 
