@@ -29,7 +29,7 @@ class Noting(Value):
     version = 1
     media_type = "text/plain"
     suffixes = (".note",)
-    apart = True
+    isolated = True
 
     def read(self, blob: Blob, /) -> Reading:
         log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

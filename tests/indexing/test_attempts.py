@@ -54,7 +54,7 @@ class Unlocked(Refusing):
 
 @dataclass(frozen=True)
 class Apart(Obeying):
-    apart = True
+    apart = True  # the former name of `isolated`
 
 
 @pytest.fixture

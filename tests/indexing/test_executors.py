@@ -46,7 +46,7 @@ WORDS = "Spolia are stones that builders take from older buildings and put into 
 class Apart(HashingEmbedder):
     """May be computed in another process, and fails there or everywhere when it is told to."""
 
-    apart: ClassVar[bool] = True
+    isolated: ClassVar[bool] = True
     fails: str = ""
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
