@@ -4,8 +4,9 @@ A value does not import what renders it. The `__init__` of the package that rend
 function's module is imported when the value is first shown.
 """
 
-from importlib import import_module
 from typing import Any
+
+from spolia.core.public_names import load_name
 
 _RENDERERS: dict[tuple[str, str], str] = {}
 
@@ -20,5 +21,5 @@ def render_view(value: Any, kind: str) -> str:
     names = (f"{cls.__module__}:{cls.__qualname__}" for cls in type(value).__mro__)
     function = next(_RENDERERS[name, kind] for name in names if (name, kind) in _RENDERERS)
     module, _, name = function.partition(":")
-    view: str = getattr(import_module(module), name)(value)
+    view: str = load_name(module, name)(value)
     return view
