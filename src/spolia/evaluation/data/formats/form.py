@@ -13,6 +13,9 @@ from spolia.types import Document, Gold, Item, Quote
 
 Texts = Mapping[str, str]
 
+TWIN = "-unanswerable"
+"""Suffix of the id of a question's twin in a data set, whose passages do not answer it."""
+
 
 def count_losses(
     form: str, original: tuple[Sequence[Document], Sequence[Item]], reread: tuple[Sequence[Document], Sequence[Item]]
