@@ -140,7 +140,7 @@ else:
     optuna = deferred("optuna", extra="tpe")
     pptx = deferred("pptx", extra="office", package="python-pptx")
     psycopg = deferred("psycopg", extra="postgres")
-    pyarrow = deferred("pyarrow", extra="parquet")
+    pyarrow = deferred("pyarrow")
     pymilvus = deferred("pymilvus")
     python_calamine = deferred("python_calamine", extra="office", package="python-calamine")
     qdrant_client = deferred("qdrant_client")

@@ -6,8 +6,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spolia.deferred import pyarrow
-from spolia.errors import DataError, require
+from spolia.deferred import load_module, pyarrow
+from spolia.errors import DataError, require_extra
 from spolia.evaluation.data.formats.form import Form, PlacedItem, PlacedPassage, passage_groups
 from spolia.evaluation.data.formats.native import decode_meta
 from spolia.evaluation.data.json_lines import replace_files
@@ -105,7 +105,7 @@ def _rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[str, 
 
 def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a file, each with where it stands; raise DataError if a column is missing."""
-    require(pyarrow, f"The Parquet file {file}")
+    _require_parquet(file)
     try:
         with pyarrow.parquet.ParquetFile(file) as table:
             if missing := [column for column in columns if column not in table.schema_arrow.names]:
@@ -123,7 +123,7 @@ def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str,
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    require(pyarrow, f"The Parquet file {path}")
+    _require_parquet(path)
     try:
         table = pyarrow.Table.from_pylist(_fill_columns(rows))
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
@@ -144,6 +144,11 @@ def _fill_columns(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _as_text(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _require_parquet(file: Path) -> None:
+    with require_extra("parquet", "pyarrow", f"The Parquet file {file}"):
+        load_module("pyarrow.parquet")
 
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:
