@@ -37,6 +37,7 @@ from results import publish  # noqa: E402
 
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.stores.access.allowed_nodes import Allowed  # noqa: E402
+from spolia.stores.backends.searches import Search  # noqa: E402
 from spolia.stores.files import graph_folder, segment_path  # noqa: E402
 from spolia.stores.indexes import HNSW  # noqa: E402
 from spolia.stores.vectors.dense import Vectors, open_segment, write_segment  # noqa: E402
@@ -46,7 +47,6 @@ from spolia.stores.vectors.graphs import (  # noqa: E402
     graph_path,
 )
 from spolia.stores.vectors.placement import PlacedVectors  # noqa: E402
-from spolia.stores.vectors.search import Search  # noqa: E402
 from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch  # noqa: E402
 from spolia.stores.vectors.segments import FROZEN_ROWS  # noqa: E402
 

@@ -7,6 +7,7 @@ package of an extra, and names the extra where it is missing. The milliseconds a
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,26 @@ EXTRAS: dict[str, tuple[str, str]] = {}
 
 
 class Deferred(ModuleType):
-    """A module that is imported when a name of it is read."""
+    """A module that is imported when a name of it is read, as are the modules in it."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "__wrapped__" or name.startswith("_mock"):  # doctest asks all that a module holds for them
             raise AttributeError(name)
-        module = import_module(self.__name__)
+        module = load_module(self.__name__)
         if self.__name__ == "numpy":  # by the thousand; others are found again each time, which takes 0.4 µs
             vars(self).update(vars(module))
-        return getattr(module, name)
+        try:
+            return getattr(module, name)
+        except AttributeError:  # perhaps a module in it: `rich.table`
+            path = f"{self.__name__}.{name}"
+            if not hasattr(module, "__path__") or find_spec(path) is None:
+                raise
+            return load_module(path)
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module now."""
+    return import_module(name)
 
 
 def deferred(name: str, *, extra: str = "", package: str = "") -> Any:
@@ -59,6 +71,7 @@ if TYPE_CHECKING:
     import lancedb as lancedb
     import lightgbm as lightgbm
     import llama_cpp as llama_cpp
+    import llama_cpp.llama_chat_format
     import milvus_lite.adapter.grpc.server as milvus_server
     import neo4j as neo4j
     import numpy as numpy
@@ -68,17 +81,19 @@ if TYPE_CHECKING:
     import optuna as optuna
     import pptx as pptx
     import psycopg as psycopg
-    import psycopg.sql as psycopg_sql
+    import psycopg.sql
     import pyarrow as pyarrow
+    import pyarrow.parquet
     import pymilvus as pymilvus
     import python_calamine as python_calamine
     import qdrant_client as qdrant_client
-    import qdrant_client.models as qdrant_models
-    import rich.console as rich_console
-    import rich.padding as rich_padding
-    import rich.progress as rich_progress
-    import rich.table as rich_table
-    import rich.text as rich_text
+    import qdrant_client.models
+    import rich as rich
+    import rich.console
+    import rich.padding
+    import rich.progress
+    import rich.table
+    import rich.text
     import sqlalchemy as sqlalchemy
     import sqlglot as sqlglot
     import sqlglot.expressions as exp
@@ -87,11 +102,9 @@ if TYPE_CHECKING:
     import torch as torch
     import trafilatura as trafilatura
     import transformers as transformers
-    import usearch.index as usearch_index
     import watchfiles._rust_notify as watchfiles
     import xberg as xberg
     import yaml as yaml
-    from llama_cpp import llama_chat_format as llama_chat_format
     from lxml import etree as etree
     from PIL import Image as Image
     from selectolax import lexbor as lexbor
@@ -115,7 +128,6 @@ else:
     lancedb = deferred("lancedb")
     lexbor = deferred("selectolax.lexbor")  # 17 ms, for HTML
     lightgbm = deferred("lightgbm", extra="trees")
-    llama_chat_format = deferred("llama_cpp.llama_chat_format", extra="gguf", package="llama_cpp")
     llama_cpp = deferred("llama_cpp", extra="gguf")
     logging = deferred("logging")  # 4 ms, where a waiting call cannot be closed
     metadata = deferred("importlib.metadata")  # 16 ms, for versions and hints of what to install
@@ -128,17 +140,11 @@ else:
     optuna = deferred("optuna", extra="tpe")
     pptx = deferred("pptx", extra="office", package="python-pptx")
     psycopg = deferred("psycopg", extra="postgres")
-    psycopg_sql = deferred("psycopg.sql", extra="postgres", package="psycopg")
     pyarrow = deferred("pyarrow")
     pymilvus = deferred("pymilvus")
     python_calamine = deferred("python_calamine", extra="office", package="python-calamine")
     qdrant_client = deferred("qdrant_client")
-    qdrant_models = deferred("qdrant_client.models")
-    rich_console = deferred("rich.console")  # 50 ms with the next four; output for programs needs none of them
-    rich_padding = deferred("rich.padding")
-    rich_progress = deferred("rich.progress")
-    rich_table = deferred("rich.table")
-    rich_text = deferred("rich.text")
+    rich = deferred("rich")  # 50 ms with its console; output for programs needs none of it
     sqlalchemy = deferred("sqlalchemy", extra="sql")
     sqlglot = deferred("sqlglot", extra="text-to-sql")
     exp = deferred("sqlglot.expressions")
@@ -149,7 +155,6 @@ else:
     torch = deferred("torch", extra="local")
     trafilatura = deferred("trafilatura")  # 400 ms, for web pages
     transformers = deferred("transformers", extra="local")
-    usearch_index = deferred("usearch.index", extra="hnsw", package="usearch")
     watchfiles = deferred("watchfiles._rust_notify")
     xberg = deferred("xberg", extra="xberg")
     yaml = deferred("yaml")  # 10 ms, for Markdown with front matter

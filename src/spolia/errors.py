@@ -9,12 +9,11 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from spolia.deferred import EXTRAS, metadata
+from spolia.deferred import EXTRAS, load_module, metadata
 
 
 class SpoliaError(Exception):
@@ -198,7 +197,7 @@ def require(module: ModuleType, purpose: str) -> None:
         MissingExtra: it is not installed, or cannot be loaded.
     """
     with require_extra(*EXTRAS[module.__name__], purpose):
-        import_module(module.__name__)
+        load_module(module.__name__)
 
 
 class BudgetSpent(SpoliaError):

@@ -194,7 +194,7 @@ class Priced(Value):
     def fingerprint(self) -> str:
         return self.name
 
-    def priced(self, usage: Usage) -> Usage:
+    def priced(self, usage: Usage) -> Usage:  # the former name of `add_price`
         input_usd, output_usd = self.usd_per_million
         return usage.but(cost_usd=(usage.input_tokens * input_usd + usage.output_tokens * output_usd) / 1e6)
 

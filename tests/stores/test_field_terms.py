@@ -17,7 +17,8 @@ from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.files import column_of, columns_in, lacks_columns
 from spolia.stores.lexical import field_terms, index_writer
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.index import BODY, KEY, LENGTH, Lexical
+from spolia.stores.lexical.field_terms import BODY, KEY, LENGTH
+from spolia.stores.lexical.index import Lexical
 from spolia.stores.lexical.index_writer import IndexedNode, freeze
 from spolia.types import Meta
 

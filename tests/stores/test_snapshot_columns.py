@@ -24,9 +24,10 @@ from spolia.stores.backends import sql
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.open_store import OpenIndexes, OpenStore
+from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot import records
 from spolia.stores.snapshot.lineage import filter_nodes
+from spolia.stores.snapshot.open_indexes import OpenIndexes
 from spolia.stores.snapshot.records import Records, file_meta
 from spolia.stores.snapshot.snapshot import Snapshot, latest_snapshot
 from spolia.stores.writer import Writer

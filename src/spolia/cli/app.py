@@ -2,7 +2,6 @@
 
 import ast
 import sys
-from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from spolia.cli.exit_codes import MEANING, Exit, refusal
 from spolia.cli.help_pages import HELP, HelpGroup, missing_parameter
 from spolia.cli.parameters import command
 from spolia.cli.screen import Screen
+from spolia.core.public_names import load_name
 from spolia.deferred import metadata
 
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
@@ -54,7 +54,7 @@ class Commands(HelpGroup):
         place = (COMMANDS | HIDDEN).get(cmd_name)
         if place is not None and cmd_name not in self.commands:
             module, _, name = place.partition(":")
-            body = getattr(import_module(f"{PACKAGE}.{module}"), name)
+            body = load_name(f"{PACKAGE}.{module}", name)
             is_group = isinstance(body, HelpGroup)
             self.commands[cmd_name] = body if is_group else command(cmd_name, body, hidden=cmd_name in HIDDEN)
         return self.commands.get(cmd_name)

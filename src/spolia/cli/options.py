@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 
 import click
 
+from spolia.cli.model_profile import load_profile, usual_key
 from spolia.cli.parameters import argument, option
 from spolia.core.environment import allow_env
 from spolia.errors import QueryError, VariableRefused
@@ -24,8 +25,6 @@ def _allow_store(context: click.Context, param: click.Parameter, store: str) -> 
     """Refuse a store of a profile whose address reads a variable that is not allowed."""
     source = context.get_parameter_source(param.name or "")
     if source is not None and source.name == "DEFAULT_MAP":
-        from spolia.cli.model_profile import load_profile
-
         try:
             return load_profile(context.params.get("profile_file")).store
         except VariableRefused as error:
@@ -90,8 +89,6 @@ def allow_usual_key(context: click.Context, param: click.Parameter, url: str) ->
     source = context.get_parameter_source(param.name or "")
     # A profile may be somebody else's: what it names is allowed nothing.
     if source is not None and source.name == "COMMANDLINE" and "://" in url:
-        from spolia.cli.model_profile import usual_key
-
         context.with_resource(allow_env(usual_key(url), address=url))
     return url
 
@@ -173,8 +170,6 @@ WAIT_S = 10.0
 def _read_profile(context: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
     """Take what the profile says for the options that are not written."""
     if file is not None or Path("spolia.toml").is_file():
-        from spolia.cli.model_profile import load_profile
-
         try:
             profile = load_profile(file)
         except QueryError as error:

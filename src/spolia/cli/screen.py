@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from spolia.deferred import rich_console, rich_padding, rich_progress, rich_table, rich_text
+from spolia.deferred import rich
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,9 +44,9 @@ def one_line(text: str, width: int = 0) -> str:
     return flat if not width or len(flat) <= width else flat[: width - 1] + "…"
 
 
-def table(rows: Iterable[Sequence[RenderableType]], *head: str) -> rich_table.Table:
+def table(rows: Iterable[Sequence[RenderableType]], *head: str) -> rich.table.Table:
     """Build a table of rows in columns, without lines between them; long words of the last column are broken."""
-    grid = rich_table.Table(*head, box=None, show_header=bool(head), header_style="dim", pad_edge=False)
+    grid = rich.table.Table(*head, box=None, show_header=bool(head), header_style="dim", pad_edge=False)
     for row in rows:
         grid.add_row(*row)
     if not head and grid.columns:
@@ -78,10 +78,10 @@ class Line:
 
     def __rich__(self) -> RenderableType:
         first, *other_parts = self._parts
-        styled = rich_text.Text(*first)
+        styled = rich.text.Text(*first)
         for content, style in other_parts:
             styled.append(content, style)
-        return rich_padding.Padding(styled, (0, 0, 0, self._columns), expand=False) if self._columns else styled
+        return rich.padding.Padding(styled, (0, 0, 0, self._columns), expand=False) if self._columns else styled
 
 
 def text(content: str = "", style: str = "") -> Line:
@@ -168,10 +168,10 @@ class Screen:
         """Columns of the terminal; None where the result goes elsewhere."""
         return self.out().width if sys.stdout.isatty() else None
 
-    def out(self) -> rich_console.Console:
+    def out(self) -> rich.console.Console:
         """Stdout, where what is printed is never taken for markup, and lines are broken in a terminal only."""
         width = None if sys.stdout.isatty() else ENDLESS
-        return rich_console.Console(highlight=False, markup=False, emoji=False, width=width)
+        return rich.console.Console(highlight=False, markup=False, emoji=False, width=width)
 
     def show(self, *parts: RenderableType) -> None:
         """Print a part of the result for people; nothing with `--json`."""
@@ -213,7 +213,7 @@ class Screen:
     def say(self, message: str, style: str = "dim") -> None:
         """Print a message to stderr."""
         if sys.stderr.isatty():
-            rich_console.Console(stderr=True, highlight=False, markup=False, emoji=False).print(
+            rich.console.Console(stderr=True, highlight=False, markup=False, emoji=False).print(
                 visible(message), style=style
             )
         else:
@@ -233,12 +233,12 @@ class Screen:
 
         # TimeElapsedColumn stands still once all files are read, while their passages are still being embedded.
         columns = (
-            rich_progress.TextColumn("{task.description}"),
-            rich_progress.BarColumn(),
-            rich_progress.MofNCompleteColumn(),
-            rich_progress.TextColumn("{task.elapsed:.0f} s"),
+            rich.progress.TextColumn("{task.description}"),
+            rich.progress.BarColumn(),
+            rich.progress.MofNCompleteColumn(),
+            rich.progress.TextColumn("{task.elapsed:.0f} s"),
         )
-        with rich_progress.Progress(*columns, console=rich_console.Console(stderr=True), transient=True) as bar:
+        with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None)
 
             def update(done: int, total: int | None = None, label: str = "") -> None:

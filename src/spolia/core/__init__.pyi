@@ -21,6 +21,7 @@ from spolia.core import sentences as sentences
 from spolia.core import sweepable as sweepable
 from spolia.core import type_compatibility as type_compatibility
 from spolia.core import validation as validation
+from spolia.core import views as views
 from spolia.core.combinators.best import Best as Best
 from spolia.core.combinators.best import Samples as Samples
 from spolia.core.combinators.branch import Branch as Branch

@@ -19,6 +19,7 @@ from spolia.core.fingerprint.source_text import functions_of
 from spolia.core.run_context import Event, RunContext, attempt, call_late, current_context, gather
 from spolia.core.type_compatibility import Bindings, fill_type, fits, name_of, parameters_of
 from spolia.core.validation import classes_of, freeze, needed_capabilities, validate, with_validation
+from spolia.core.views import render_view
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import (
     Addressed,
@@ -444,9 +445,7 @@ class Operator(ABC, Generic[In, Out]):
 
     def _repr_html_(self) -> str:
         """Draw the flow as a picture, which a notebook shows in place of its `repr`."""
-        from spolia.core.draw_svg import svg
-
-        return svg(self)
+        return render_view(self, "html")
 
     @property
     def short(self) -> str:

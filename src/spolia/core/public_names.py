@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _TABLE = Path(__file__).with_suffix(".txt").read_text()
 _TOP = """
@@ -62,11 +63,16 @@ def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[st
             if caller == "_handle_fromlist" and name in MODULE_OF and find_spec(f"{package}.{name}") is None:
                 raise ImportError(_absent(package, name, public), name=package)
             raise AttributeError(_absent(package, name, public), name=name, obj=sys.modules[package])
-        value = getattr(import_module(offered[name]), name)
+        value = load_name(offered[name], name)
         setattr(sys.modules[package], name, value)
         return value
 
     return get, lambda: public, public
+
+
+def load_name(module: str, name: str) -> Any:
+    """Import a module that a registry names, and return a name of it."""
+    return getattr(import_module(module), name)
 
 
 def submodules(package: str) -> Callable[[str], ModuleType]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from spolia import types
 from spolia.core.codec import type_id
 from spolia.core.function import FLOWS
 from spolia.core.operator import Operator
-from spolia.core.public_names import MODULE_OF, RENAMED
+from spolia.core.public_names import MODULE_OF, RENAMED, load_name
 from spolia.deferred import metadata
 from spolia.errors import CodecError
 from spolia.types import Value
@@ -63,11 +62,11 @@ class Catalogue(Mapping[str, Any]):
         if name in NOUNS:
             return NOUNS[name]
         if name in BUILT_IN:
-            return getattr(import_module(BUILT_IN[name]), name)
+            return load_name(BUILT_IN[name], name)
         if name in RENAMED:
             return self[RENAMED[name]]
         if (module := f"{FLOWS}.{name.partition('.')[0]}") in _FLOWS:  # a step of a published flow: `corag.hop`
-            return type(getattr(import_module(module), name.partition(".")[2]))
+            return type(load_name(module, name.partition(".")[2]))
         if ":" in name and (offered := _installed().get(name)) is not None:
             return _load_operator(name, offered)
         raise KeyError(name)

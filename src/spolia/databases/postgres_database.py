@@ -11,7 +11,6 @@ from spolia.core.run_context import on_cancel, record_access
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker, format_columns, table_text
 from spolia.databases.read_only_check import load_parser, refuse_writes
 from spolia.deferred import psycopg
-from spolia.deferred import psycopg_sql as sql
 from spolia.errors import StatementError, StoreError, StoreUnavailable, require
 from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.backends.postgres.dialect import is_unreachable
@@ -149,6 +148,7 @@ class PostgresDatabase(Value):
         return columns
 
     def _read_first_rows(self, connection: "Connection[Any]", table: str) -> QueryRows:
+        sql = psycopg.sql
         query = sql.SQL("SELECT * FROM {} LIMIT {}")
         cursor = connection.execute(query.format(sql.Identifier(table), sql.Literal(SAMPLES)))
         columns = [str(column.name) for column in cursor.description or ()]

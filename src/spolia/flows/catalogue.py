@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from inspect import signature
 from typing import Any, TypeVar
 
 from spolia.core.function import FLOWS
 from spolia.core.operator import Operator
-from spolia.core.public_names import MODULE_OF
+from spolia.core.public_names import MODULE_OF, load_name
 from spolia.core.validation import capabilities_of
 from spolia.errors import WiringError
 from spolia.types import Answer, Query
@@ -111,7 +110,7 @@ def find_flow(name: str) -> PublishedMethod:
     """
     if name not in MODULES:
         raise WiringError(f"There is no published flow {name!r}. Write one of {', '.join(MODULES)}.")
-    build = getattr(import_module(MODULES[name]), name.replace("-", "_"))
+    build = load_name(MODULES[name], name.replace("-", "_"))
     return build.published  # type: ignore[no-any-return]
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,8 @@ from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.optimizer.candidates import Candidates
-from spolia.optimizer.contexts import make_sweepable
+from spolia.optimizer.contexts import Contexts, make_sweepable
 from spolia.optimizer.objectives import Objectives
-from spolia.optimizer.reader_scores import ReaderScores
 from spolia.optimizer.score_board import Floats, ScoreRows
 from spolia.optimizer.sweeps import Chains, Sweep, SweepExecutor, SweepScores
 from spolia.run import Run
@@ -37,6 +36,15 @@ MAX_WORKER_FAILURES = 8
 """Questions that workers may lose before they are given no more."""
 BATCH_SIZE = 8
 """Questions of flows that wait, which are asked together: what is lost when a study is killed."""
+
+
+class ContextScores(Protocol):
+    """Source of scores that asks and measures context by context."""
+
+    contexts: Contexts
+
+    def __call__(self, flows: Sequence[int], questions: range) -> tuple[Floats, Floats, float]:
+        """Return scores by flow, question and measure; by flow what a question takes; and the USD paid for all."""
 
 
 @dataclass(eq=False)
@@ -95,7 +103,7 @@ class FlowScores:
         self._only_ranks = _is_free_ranking(self.candidates.space.flow)
         self._signs = self.objectives.signs
         self._spent_before = self.run.actual_usage
-        self.reader_scores: ReaderScores | None = None
+        self.reader_scores: ContextScores | None = None
         """Of flows with one reader, whose contexts are known."""
 
     def reread(self) -> None:

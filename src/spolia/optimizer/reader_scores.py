@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import nan
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,9 @@ from spolia.evaluation.measures.costs import AverageTokens, UsDollars
 from spolia.evaluation.measures.measure import Case, Measure, SetMeasure
 from spolia.models.protocols import LanguageModel
 from spolia.optimizer.contexts import Contexts
+from spolia.optimizer.flow_scores import FlowScores
 from spolia.run.lane import Lane
 from spolia.types import Failure, Query
-
-if TYPE_CHECKING:
-    from spolia.optimizer.flow_scores import FlowScores
 
 Floats = NDArray[np.float64]
 CONTEXTS_PER_THREAD = 4
@@ -46,7 +44,7 @@ class ReaderScores:
         scores: whose store, run and measures are used.
     """
 
-    scores: "FlowScores"
+    scores: FlowScores
     contexts: Contexts
 
     def __post_init__(self) -> None:

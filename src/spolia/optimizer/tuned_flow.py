@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from spolia import optimizer
 from spolia.core.combinators.space import Point
 from spolia.core.deprecation import RenamedAttribute
 from spolia.core.operator import Operator
+from spolia.core.views import render_view
 from spolia.evaluation.measures.measure import CostMeasure, Measure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
@@ -137,7 +137,7 @@ class TunedFlow(Value):
 
     def _repr_html_(self) -> str:
         """Return the finalists and the chosen flow as HTML, which a notebook shows."""
-        return optimizer.report.render_fragment(self)
+        return render_view(self, "html")
 
     def json(self) -> dict[str, Any]:
         """Return the result as plain data."""

@@ -17,7 +17,7 @@ from spolia.errors import Cancelled
 from spolia.run.stream import PATIENCE_S, Scope, Sink, WorkFailed, run_and_report, start_thread
 
 if TYPE_CHECKING:
-    from spolia.run.frame import Frame
+    from spolia.run.step_frame import StepFrame
 
 T = TypeVar("T")
 MAX_UNREAD = 256
@@ -55,7 +55,7 @@ class Pulse:
             _set_arrival(self._waiting.popleft())
 
 
-async def await_work(frame: Frame, work: Callable[[Frame], T]) -> T:
+async def await_work(frame: StepFrame, work: Callable[[StepFrame], T]) -> T:
     """Return what `work` returns in a thread of the run; cancelling stops it and waits at most `PATIENCE_S`."""
     scope = Scope()
 
@@ -94,7 +94,7 @@ async def await_work(frame: Frame, work: Callable[[Frame], T]) -> T:
     return result
 
 
-async def astream_events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> AsyncIterator[Event]:
+async def astream_events(frame: StepFrame, work: Callable[[StepFrame], Any], context: Context) -> AsyncIterator[Event]:
     """Stream events to an event loop, as `stream_events`; the thread waits while `MAX_UNREAD` events are unread."""
     loop = asyncio.get_running_loop()
 
@@ -108,7 +108,11 @@ async def astream_events(frame: Frame, work: Callable[[Frame], Any], context: Co
 
 
 async def event_batches(
-    frame: Frame, work: Callable[[Frame], Any], context: Context, start: Callable[[Callable[[], None]], Any], wake: Wake
+    frame: StepFrame,
+    work: Callable[[StepFrame], Any],
+    context: Context,
+    start: Callable[[Callable[[], None]], Any],
+    wake: Wake,
 ) -> AsyncGenerator[list[Event], None]:
     """Stream a flow's events in batches of all that are ready. `start` has a thread do the work, which calls `wake`."""
     scope, sink, loop = Scope(frame.scope), Sink(MAX_UNREAD // 2), asyncio.get_running_loop()  # as many are in a lot

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from spolia.journal.cache import Cache
     from spolia.run.lane import Lane
-    from spolia.run.run import Run
+    from spolia.run.step_frame import RunState
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -53,7 +53,7 @@ class Frame:
     rows: Sequence[Frame] | None
     spent: Usage | None
 
-    def __init__(self, run: Run, parent: Frame | None, op: Operator[Any, Any] | None) -> None:
+    def __init__(self, run: RunState, parent: Frame | None, op: Operator[Any, Any] | None) -> None:
         self.run, self.parent, self.op = run, parent, op
         self.span = 0
         self.logical = self.spent = self.rows = None

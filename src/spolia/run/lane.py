@@ -3,15 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self, TypeVar
 from weakref import ref
 
 from spolia.core.operator import Operator, walk_values
 from spolia.types import Ranking, Usage, Value
 from spolia.types.value import unchecked_constructor
-
-if TYPE_CHECKING:
-    from spolia.run.frame import Frame
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,26 @@ UNPLANNED_ENDS = frozenset(("budget", "error"))
 """Why a flow ended that did not plan it; `cap`, `forced` and `exhausted` are ends that are written in the flow."""
 
 
+class CountedFrame(Protocol):
+    """Frame of a step, as an account sees it."""
+
+    @property
+    def op(self) -> Operator[Any, Any] | None: ...
+    @property
+    def parent(self) -> Self | None: ...
+    @property
+    def account(self) -> "Lane | None": ...
+    @property
+    def logical(self) -> Usage | None: ...
+    @property
+    def spent(self) -> Usage | None: ...
+    @property
+    def spared(self) -> float: ...
+
+
+F = TypeVar("F", bound=CountedFrame)
+
+
 class Lane:
     """Account of one question; `Run.lane` opens it.
 
@@ -67,10 +84,10 @@ class Lane:
         # What was out of order, by the step of the flow in which it was, and whether that degrades the result.
         self.reasons: list[tuple[Operator[Any, Any] | None, str, bool]] = []
         self.ends: set[str] = set()  # why its loops ended
-        self._frame: Frame | None = None
+        self._frame: CountedFrame | None = None
         self._sums = (_NOTHING, _NOTHING, 0.0)
 
-    def attach_frame(self, frame: "Frame") -> None:
+    def attach_frame(self, frame: "CountedFrame") -> None:
         """Count everything inside this frame on the account."""
         self._frame = frame
 
@@ -99,10 +116,10 @@ class Lane:
         self.failure_reason = self.failure_reason or (f"{type(error).__name__}: {error}" if error is not None else "")
         self.interrupted |= getattr(error, "transient", False)
 
-    def step_of(self, frame: "Frame") -> "Frame | None":
+    def step_of(self, frame: F) -> F | None:
         """Return the innermost step around a frame that is part of the flow itself, not made by a running step."""
-        ancestors: list[Frame] = []
-        ancestor: Frame | None = frame
+        ancestors: list[F] = []
+        ancestor: F | None = frame
         while ancestor is not None and ancestor.account is self:
             if ancestor.op is not None:
                 ancestors.append(ancestor)

@@ -20,13 +20,13 @@ from spolia.journal.cache import Cache, CacheEntry, copy_mutable
 from spolia.types import Failure, Filter, Query, Ranking, Usage, Value, digest_of
 
 if TYPE_CHECKING:
-    from spolia.run.frame import Frame
+    from spolia.run.step_frame import StepFrame
 
 A = TypeVar("A")
 B = TypeVar("B")
 AnyOperator = Operator[Any, Any]
-Compute = Callable[["Frame", AnyOperator, Any], Any]
-ComputeRows = Callable[["Frame", AnyOperator, Sequence[Any], Sequence["Frame"]], list[Any]]
+Compute = Callable[["StepFrame", AnyOperator, Any], Any]
+ComputeRows = Callable[["StepFrame", AnyOperator, Sequence[Any], Sequence["StepFrame"]], list[Any]]
 MOST_BYTES = 512 * 2**20
 
 
@@ -122,7 +122,7 @@ def key_of(
     return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
 
 
-def apply_shared(frame: Frame, op: AnyOperator, value: Any) -> Any:
+def apply_shared(frame: StepFrame, op: AnyOperator, value: Any) -> Any:
     """Return the result of a step, from an equal one of this run if it shares and no step around is kept, else by
     `apply_cached`."""
     results = frame.run.results
@@ -131,14 +131,14 @@ def apply_shared(frame: Frame, op: AnyOperator, value: Any) -> Any:
     return _recall(results, frame, op, value, apply_cached)
 
 
-def _is_shared(frame: Frame, op: AnyOperator) -> bool:
+def _is_shared(frame: StepFrame, op: AnyOperator) -> bool:
     """Return whether the run shares a step; a sweep shares all itself, so there only costly ones without a cache."""
     if op.composes or frame.tracks_access:
         return False
     return frame.account is None or frame.account.shares or (op.cached and frame.run.cache is None)
 
 
-def apply_cached(frame: Frame, op: AnyOperator, value: Any) -> Any:
+def apply_cached(frame: StepFrame, op: AnyOperator, value: Any) -> Any:
     """Return the result of a step: from the cache if it costs, else computed."""
     results = frame.run.cache
     if results is None or not op.cached:
@@ -146,13 +146,13 @@ def apply_cached(frame: Frame, op: AnyOperator, value: Any) -> Any:
     return _recall(results, frame, op, value, _apply)
 
 
-def _apply(frame: Frame, op: AnyOperator, value: Any) -> Any:
+def _apply(frame: StepFrame, op: AnyOperator, value: Any) -> Any:
     next(frame.run.executed[type(op)])
     result = op.apply(value)
     return result if isinstance(result, op.classes) else op.refuse_result(result)
 
 
-def _recall(cache: Cache, frame: Frame, op: AnyOperator, value: Any, compute: Compute) -> Any:
+def _recall(cache: Cache, frame: StepFrame, op: AnyOperator, value: Any, compute: Compute) -> Any:
     """Return the held result, or compute and hold it; of equal steps at the same time only one is computed."""
     key = _make_key(cache, frame, op, value)
     if key is None:
@@ -166,7 +166,7 @@ def _recall(cache: Cache, frame: Frame, op: AnyOperator, value: Any, compute: Co
     return _take_entry(entry, frame, op, value, compute)
 
 
-def _is_inside(frame: Frame, key: bytes) -> bool:
+def _is_inside(frame: StepFrame, key: bytes) -> bool:
     """Return whether a step calls itself on an equal value: waiting for itself would take for ever."""
     ancestor = frame.parent
     while ancestor is not None and getattr(ancestor, "claimed_key", None) != key:
@@ -174,7 +174,7 @@ def _is_inside(frame: Frame, key: bytes) -> bool:
     return ancestor is not None
 
 
-def _make_key(cache: Cache, frame: Frame, op: AnyOperator, value: Any) -> bytes | None:
+def _make_key(cache: Cache, frame: StepFrame, op: AnyOperator, value: Any) -> bytes | None:
     try:
         key = key_of(op, value, frame.run.principals, frame.run.filter, cache.needs_fingerprint)
         return hashlib.blake2b(cache.salt, key=key, digest_size=len(key)).digest() if cache.salt and key else key
@@ -183,7 +183,7 @@ def _make_key(cache: Cache, frame: Frame, op: AnyOperator, value: Any) -> bytes 
         return None
 
 
-def _compute_and_keep(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, compute: Compute) -> Any:
+def _compute_and_keep(cache: Cache, key: bytes, frame: StepFrame, op: AnyOperator, value: Any, compute: Compute) -> Any:
     frame.claimed_key = key
     try:
         entry = cache.get(key)  # somebody may have put it between our look and our claim
@@ -198,7 +198,7 @@ def _compute_and_keep(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, v
         cache.release(key)
 
 
-def _start_recording(cache: Cache, frame: Frame) -> None:
+def _start_recording(cache: Cache, frame: StepFrame) -> None:
     """Record the rankings of retrievers inside this step for steps that share its result; or its accesses, if it is
     cached."""
     if isinstance(cache, SharedResults):
@@ -207,7 +207,9 @@ def _start_recording(cache: Cache, frame: Frame) -> None:
         frame.tracks_access = True
 
 
-def _keep_result(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, out: Any, seconds: float) -> None:
+def _keep_result(
+    cache: Cache, key: bytes, frame: StepFrame, op: AnyOperator, value: Any, out: Any, seconds: float
+) -> None:
     """Keep a result unless it is degraded, failed, or made from something undeclared or changed meanwhile."""
     if frame.notes is not None or _has_failed(out) or _make_key(cache, frame, op, value) != key:
         return
@@ -232,7 +234,7 @@ def _has_failed(out: Any) -> bool:
     return isinstance(out, Failure) or (isinstance(out, tuple) and any(map(_has_failed, out)))
 
 
-def _take_entry(entry: CacheEntry, frame: Frame, op: AnyOperator, value: Any, compute: Compute) -> Any:
+def _take_entry(entry: CacheEntry, frame: StepFrame, op: AnyOperator, value: Any, compute: Compute) -> Any:
     try:
         out = entry.restore(op, value)
     except CodecError:
@@ -255,10 +257,10 @@ class CachedRows:
     """One window of a batch: kept results are taken, the rest computed in one call of `compute`."""
 
     cache: Cache
-    parent: Frame
+    parent: StepFrame
     op: AnyOperator
     values: Sequence[Any]
-    frames: Sequence[Frame]
+    frames: Sequence[StepFrame]
     compute: ComputeRows
 
     def __post_init__(self) -> None:
@@ -313,7 +315,7 @@ class CachedRows:
             self.results[row] = _take_entry(entry, self.frames[row], self.op, self.values[row], self._compute_row)
         return True
 
-    def _compute_row(self, frame: Frame, op: AnyOperator, value: Any) -> Any:
+    def _compute_row(self, frame: StepFrame, op: AnyOperator, value: Any) -> Any:
         return self.compute(self.parent, op, [value], [frame])[0]
 
     def _fill(self, rows: Sequence[int]) -> None:
@@ -323,7 +325,9 @@ class CachedRows:
                 self.results[row] = result
 
 
-def run_window(parent: Frame, op: Operator[A, B], values: Sequence[A], parents: Sequence[Frame]) -> list[B | Failure]:
+def run_window(
+    parent: StepFrame, op: Operator[A, B], values: Sequence[A], parents: Sequence[StepFrame]
+) -> list[B | Failure]:
     """Run the rows of one window for a step, each in the frame of `parents` at its place."""
     if type(op).apply_batch is Operator.apply_batch:
         steps = [_Step(frame, op, value) for frame, value in zip(parents, values, strict=True)]
@@ -354,7 +358,7 @@ def run_window(parent: Frame, op: Operator[A, B], values: Sequence[A], parents: 
 
 
 def apply_rows_cached(
-    parent: Frame, op: Operator[Any, Any], values: Sequence[Any], frames: Sequence[Frame]
+    parent: StepFrame, op: Operator[Any, Any], values: Sequence[Any], frames: Sequence[StepFrame]
 ) -> list[Any | Failure]:
     """Return the results of rows: from the cache if they cost, else computed."""
     if op.cached and (cache := parent.run.cache) is not None:
@@ -363,7 +367,7 @@ def apply_rows_cached(
 
 
 def apply_rows(
-    parent: Frame, op: Operator[Any, Any], values: Sequence[Any], frames: Sequence[Frame]
+    parent: StepFrame, op: Operator[Any, Any], values: Sequence[Any], frames: Sequence[StepFrame]
 ) -> list[Any | Failure]:
     """Call `apply_batch` once; its costs go to the frames of the rows."""
     parent.check()
@@ -386,7 +390,7 @@ class _Step:
 
     __slots__ = ("frame", "op", "value")
 
-    def __init__(self, frame: Frame, op: Operator[Any, Any], value: Any) -> None:
+    def __init__(self, frame: StepFrame, op: Operator[Any, Any], value: Any) -> None:
         self.frame, self.op, self.value = frame, op, value
 
     def __call__(self) -> Any:

@@ -149,7 +149,9 @@ class Run:
         True
         """
         frame = current_context.get()
-        return frame.run if isinstance(frame, Frame) and not isinstance(frame, DetachedFrame) else None
+        if not isinstance(frame, Frame) or isinstance(frame, DetachedFrame):
+            return None
+        return frame.run if isinstance(frame.run, Run) else None
 
     # Running.
 

@@ -8,13 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self, TypeVar
 
 from spolia.core.run_context import Done, Event
 from spolia.deferred import logging
-
-if TYPE_CHECKING:
-    from spolia.run.frame import Frame
 
 PATIENCE_S = 5.0
 
@@ -139,7 +136,18 @@ def start_thread(run: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def stream_events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> Iterator[Event]:
+class Forked(Protocol):
+    """Frame that makes one in its place, whose work is stopped by itself."""
+
+    @property
+    def scope(self) -> Scope: ...
+    def fork(self, scope: Scope, sink: Sink | None = None) -> Self: ...
+
+
+F = TypeVar("F", bound=Forked)
+
+
+def stream_events(frame: F, work: Callable[[F], Any], context: Context) -> Iterator[Event]:
     """Run `work` in a thread and yield its events, `Done` last, to any thread; closing stops the work."""
     scope, sink = Scope(frame.scope), Sink()
     thread = start_thread(partial(context.run, run_and_report, lambda: work(frame.fork(scope, sink)), sink))

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,6 +20,8 @@ from spolia.stores.backends import postgres, sqlite
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.definition import DOCUMENT, Definition
+from spolia.stores.groups.addresses import refuse_no_group as refuse_no_group
+from spolia.stores.groups.addresses import refuse_no_groups as refuse_no_groups
 from spolia.types import Value, lazy_property
 
 if TYPE_CHECKING:
@@ -205,43 +207,6 @@ class NodeGroup(Value):
 
         record_access(self)
         return pin(self.corpus.pinned_under, find_snapshot, lambda snapshot: groups.definitions.serves(self, snapshot))
-
-
-def refuse_no_group(value: object, caller: str) -> None:
-    """Raise GroupError for a value that is not a node group.
-
-    >>> refuse_no_group("page", "BM25")
-    Traceback (most recent call last):
-    spolia.errors.GroupError: BM25 wants a node group, and was given 'page' (str). Write Corpus(PATH).group('page').
-    """
-    if isinstance(value, NodeGroup):
-        return
-    example, group_list = "Corpus(PATH).group(NAME)", ""
-    if isinstance(value, str):
-        example = f"Corpus(PATH).group({value!r})"
-    if isinstance(value, Corpus):
-        example, names = "corpus.group(NAME)", value.snapshot().groups() if value.exists() else ()
-        group_list = f"; its groups are: {', '.join(names)}" if names else ""
-    description = f"{value!r:.80} ({type(value).__name__})"
-    raise GroupError(f"{caller} wants a node group, and was given {description}. Write {example}{group_list}.")
-
-
-def refuse_no_groups(groups: Iterable[NodeGroup], caller: str) -> tuple[NodeGroup, ...]:
-    """Return the node groups of a list; raise GroupError for anything else.
-
-    >>> refuse_no_groups(Corpus("notes.spolia").group("page"), "materialise")
-    Traceback (most recent call last):
-    spolia.errors.GroupError: materialise wants a list of node groups, and was given one. Write [corpus.group('page')].
-    """
-    if isinstance(groups, NodeGroup):
-        example = f"[corpus.group({groups.name!r})]"
-        raise GroupError(f"{caller} wants a list of node groups, and was given one. Write {example}.")
-    if isinstance(groups, str) or not isinstance(groups, Iterable):
-        refuse_no_group(groups, caller)
-    listed = tuple(groups)
-    for group in listed:
-        refuse_no_group(group, caller)
-    return listed
 
 
 POSTGRES = ("postgresql://", "postgres://")

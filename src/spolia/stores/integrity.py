@@ -4,20 +4,35 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from spolia.errors import StoreCorrupt
 from spolia.stores import vectors
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection
-from spolia.stores.backends.rows import list_some
+from spolia.stores.backends.backend import Connection, OpenedPlaces, PinnedSnapshot
+from spolia.stores.backends.rows import Unmade, list_some
 from spolia.stores.files import index_damage, segment_path, store_errors
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.lexical.index import Lexical
 
 
-def find_problems(snapshot: "Snapshot", *, deep: bool = False) -> list[str]:
+class CheckedIndexes(OpenedPlaces, Protocol):
+    """What a snapshot keeps open, as a check sees it."""
+
+    def lexical(self, group: str) -> "Lexical": ...
+
+
+class CheckedSnapshot(PinnedSnapshot, Protocol):
+    """Snapshot, as a check sees it."""
+
+    @property
+    def open(self) -> CheckedIndexes: ...
+    def groups(self) -> tuple[str, ...]: ...
+    def unmade(self) -> tuple[Unmade, ...]: ...
+
+
+def find_problems(snapshot: CheckedSnapshot, *, deep: bool = False) -> list[str]:
     open_store = snapshot.open_store
     with store_errors(open_store.store, "read"):
         row_problems = [
@@ -49,13 +64,13 @@ def find_row_problems(connection: Connection, name: str) -> Iterator[str]:
             yield f"{name}: {len(ids)} {problem}: {list_some(ids)}"
 
 
-def refuse_damaged(snapshot: "Snapshot") -> None:
+def refuse_damaged(snapshot: CheckedSnapshot) -> None:
     if damage := "; ".join(snapshot.open_store.store.row_problems()):
         store = snapshot.open_store.store
         raise StoreCorrupt(f"{store} is damaged: {damage}. Write: spolia repair --store {store}")
 
 
-def _find_untried(snapshot: "Snapshot") -> Iterator[str]:
+def _find_untried(snapshot: CheckedSnapshot) -> Iterator[str]:
     """Yield in words the groups that were not made of documents yet, though nothing is wrong with these."""
     untried: dict[str, list[str]] = {}
     for lack in snapshot.unmade():
@@ -68,7 +83,7 @@ def _find_untried(snapshot: "Snapshot") -> Iterator[str]:
         )
 
 
-def _group_problems(snapshot: "Snapshot", group: str) -> Iterator[str]:
+def _group_problems(snapshot: CheckedSnapshot, group: str) -> Iterator[str]:
     values = {"grp": group, "at": snapshot.generation}
     folder = snapshot.open_store.store.lexical_index(snapshot, group)
     # The keys of a damaged index would say nothing.

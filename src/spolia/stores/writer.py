@@ -31,7 +31,7 @@ from spolia.types import Document, Meta, Node, check_principals
 
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows, Vectors
-    from spolia.stores.vectors.segments import VectorWriter
+    from spolia.stores.backends.searches import VectorSink
 
 
 class Writer(Draft):
@@ -44,7 +44,7 @@ class Writer(Draft):
     def __init__(self, store: Backend, timeout_s: float, connection: Connection | None = None) -> None:
         self.store = store
         self.mended: list[str] = []
-        self._embedded: VectorWriter | None = None
+        self._embedded: VectorSink | None = None
         self._writing: WriteSession = store.begin_writing(timeout_s, connection)
         try:
             self._connection = self._writing.connection
@@ -471,7 +471,7 @@ class Writer(Draft):
         return [embedding for manifest in self.manifests.values() if (embedding := manifest.find_embedding(embedder))]
 
     @contextmanager
-    def _change_vectors(self) -> "Iterator[VectorWriter]":
+    def _change_vectors(self) -> "Iterator[VectorSink]":
         self._transaction.refuse_if_ended()
         if self._embedded is None:
             self._embedded = self.store.make_vector_writer(self._connection)

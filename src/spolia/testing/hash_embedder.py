@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from warnings import warn
 from zlib import crc32
 
+from spolia import models
 from spolia.core.run_context import charge, check_cancelled, record_access
 from spolia.deferred import numpy as np
 from spolia.models.protocols import Kind
@@ -106,10 +107,8 @@ class HashingTokens(Value):
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> "TokenVectors":
         """Return one vector of length 1 for each word of each text."""
-        from spolia.models.vectors import TokenVectors
-
         check_cancelled()
         record_access(self)
         words = HashingEmbedder(self.dimension)
         rows = [words.hash_texts(re.findall(r"\w+", text)[: self.window]) for text in texts]
-        return TokenVectors.from_vectors(rows, self.dimension)
+        return models.vectors.TokenVectors.from_vectors(rows, self.dimension)

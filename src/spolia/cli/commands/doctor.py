@@ -34,6 +34,7 @@ from spolia.indexing.sync.repair import repair as mended
 from spolia.models.file_hash import cache_folder
 from spolia.models.onnx.weights import MODEL, find
 from spolia.private_files import share
+from spolia.server.audit import FILE, verify_log
 from spolia.stores.corpus import Corpus
 from spolia.stores.files import FAIL_POINTS
 
@@ -288,8 +289,6 @@ def _elsewhere_findings(files: Sequence[Path], *, deep: bool) -> Iterator[Findin
 
 
 def _audit_findings(folder: Path, head: str) -> Iterator[Finding]:
-    from spolia.server.audit import FILE, verify_log
-
     if not head and not (folder / FILE).exists():
         return
     try:

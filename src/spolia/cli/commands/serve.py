@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from spolia import server, services
 from spolia.cli import options
 from spolia.cli.commands.keys import KEYS
 from spolia.cli.destinations import print_flow_servers
@@ -80,12 +81,10 @@ class TokenOptions:
 
     def combine_keys(self, other_keys: "ApiKeys") -> "ApiKeys":
         """Return keys that accept the provider's tokens besides the other keys."""
-        from spolia.server.tokens import IssuedTokens
-
         daily = DailyQuota(tokens=self.oidc_tokens_per_day)
         claims: dict[str, Any] = {"user": self.oidc_user, "groups": self.oidc_groups, "daily": daily}
         provider = self.oidc_issuer, self.oidc_audience
-        return IssuedTokens(other_keys, *provider, per_minute=self.oidc_requests_per_minute, **claims)
+        return server.tokens.IssuedTokens(other_keys, *provider, per_minute=self.oidc_requests_per_minute, **claims)
 
 
 @dataclass(frozen=True)
@@ -196,9 +195,9 @@ class SpanOptions:
             yield None
             return
         with require_extra("otel", "opentelemetry-sdk or its OTLP exporter", "`spolia serve --otel`"):
-            from spolia.services.telemetry import Telemetry, open_exporter
-        with open_exporter(self.otel) as processor:
-            yield Telemetry(processor, self.otel_content)
+            telemetry = services.telemetry
+        with telemetry.open_exporter(self.otel) as processor:
+            yield telemetry.Telemetry(processor, self.otel_content)
 
 
 def serve(
@@ -239,8 +238,7 @@ def serve(
     screen.say(f"Opening {serve_options.store} …")  # imports and models take seconds on a busy machine
 
     with require_extra("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
-        from spolia.server.process import serve as serve_flows
-        from spolia.server.service import MAX_CACHED_RESULTS, Service, Shadow
+        process, service_module = server.process, server.service
 
     tokens.refuse_half()
     uploads.refuse_half()
@@ -270,19 +268,21 @@ def serve(
     hidden = None if redactor is None else make_redaction(redactor)
     if spans.otel:
         screen.say(f"Spans go to {spans.otel}, {'with' if spans.otel_content else 'without'} texts.")
-    run_store = Runs(folder / RUNS, values=serve_options.keep_values, redact=hidden, entries=MAX_CACHED_RESULTS)
+    run_store = Runs(
+        folder / RUNS, values=serve_options.keep_values, redact=hidden, entries=service_module.MAX_CACHED_RESULTS
+    )
     with run_store as runs, spans.export_spans() as telemetry:
-        service = Service(
+        service = service_module.Service(
             corpus, flows, _load_served_flow("default", parts, screen), runs=runs,
             max_concurrent=max_concurrent, threads=THREADS, embedder=parts.embedder, scorer=parts.scorer,
             feedback=FeedbackQueue(folder / FEEDBACK, hidden or str),
             load=partial(_load_alias, parts=parts, screen=screen), ledger=UsageLedger(folder / "usage.db"),
-            shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
+            shadow=service_module.Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
             telemetry=telemetry, live_markdown=live_markdown, cached=platform.cache_answers,
         )  # fmt: skip
         try:
             with uploads.open_uploads(parts, serve_options) as documents:
-                serve_flows(
+                process.serve(
                     service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()),
                     oidc=tokens.combine_keys if tokens.oidc_issuer else None, documents=documents,
                     origins=tuple(platform.cors_origin or ()), root_path=platform.root_path,
@@ -334,10 +334,8 @@ def _run_workers(documents: "Documents", count: int, launch: str, serve_options:
 
 def _load_served_flow(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
     """Load a flow by its name or file; add an answering step if it only finds passages."""
-    from spolia.server.service import ServedFlow, make_conversational
-
     loaded_flow, chosen = load_flow(name, parts)
     if chosen:
         screen.say(f"{name} searches with {chosen}")
-    answer = make_conversational(ensure_answer(loaded_flow, parts), parts.llm)
-    return ServedFlow(Path(name).stem if is_file(name) else name, answer, loaded_flow)
+    answer = server.service.make_conversational(ensure_answer(loaded_flow, parts), parts.llm)
+    return server.service.ServedFlow(Path(name).stem if is_file(name) else name, answer, loaded_flow)

@@ -8,15 +8,12 @@ from pathlib import Path
 
 from spolia.core.deprecation import RenamedAttribute
 from spolia.errors import DataError
-from spolia.evaluation.data.formats.form import Form, detect_form, form_named
+from spolia.evaluation.data.formats.form import TWIN, Form, detect_form, form_named
 from spolia.types import Document, Item, Value, lazy_property
 
 PARTS: Mapping[str, float] = {"tune": 0.4, "select": 0.2, "report": 0.4}
 """The parts and their shares: for tuning, for choosing between tuned flows, for the reported score. Frozen: another
 share would move questions from tuning into the report."""
-
-TWIN = "-unanswerable"
-"""Suffix of the id of a question's twin in a data set, whose passages do not answer it."""
 
 
 def part_of(id: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import nan
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from spolia.core.deprecation import RenamedAttribute
 from spolia.evaluation.experiment.score_table import ScoreTable
@@ -15,10 +15,24 @@ from spolia.evaluation.statistics.sample import Sample, Totals
 from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.types import Item, Value, lazy_property
 
-if TYPE_CHECKING:
-    from spolia.evaluation.experiment.experiment import Experiment
-
 MeasureColumn = Sequence[Observation | None]
+
+
+class ComparisonPlan(Protocol):
+    """Experiment as its comparisons see it: which flows are compared on what, and how."""
+
+    @property
+    def by(self) -> tuple[str, ...]: ...
+    @property
+    def correction(self) -> str: ...
+    @property
+    def primary(self) -> str: ...
+    @property
+    def against(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def measurable_items(self) -> tuple[Item, ...]: ...
 
 
 class Estimates:
@@ -231,7 +245,7 @@ class Slice(Value):
         return plain | {"comparisons": [comparison.json() for comparison in self.comparisons]}
 
 
-def compare_slices(experiment: "Experiment", table: ScoreTable) -> tuple[Slice, ...]:
+def compare_slices(experiment: ComparisonPlan, table: ScoreTable) -> tuple[Slice, ...]:
     """Compare flows by each field with two to twenty values; a question with several values counts for each."""
     slices: list[tuple[str, str, list[Item], list[Estimates]]] = []
     names, position = table.flows, {item.id: position for position, item in enumerate(table.items)}
@@ -262,7 +276,7 @@ def compare_slices(experiment: "Experiment", table: ScoreTable) -> tuple[Slice, 
     )
 
 
-def explain_missing_slices(experiment: "Experiment") -> Iterator[str]:
+def explain_missing_slices(experiment: ComparisonPlan) -> Iterator[str]:
     """Explain why a requested field has no slices."""
     for field in experiment.by:
         kinds = group_by_kind(experiment.measurable_items, field)

@@ -2,33 +2,33 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from spolia.core.deprecation import RenamedAttribute
 from spolia.core.plurals import several, were
+from spolia.core.views import render_view
 from spolia.errors import DataError
-from spolia.evaluation import report
 from spolia.evaluation.data.dataset import count_parts
 from spolia.evaluation.experiment.comparison import (
     Comparison,
+    ComparisonPlan,
     Estimates,
     Slice,
     compare_flows,
     compare_slices,
     explain_missing_slices,
 )
-from spolia.evaluation.experiment.flows import walk_parts
+from spolia.evaluation.experiment.flows import Flow, walk_parts
 from spolia.evaluation.experiment.score_store import NO_ANSWER, WITHOUT_GOLD
 from spolia.evaluation.experiment.score_table import ScoreTable
-from spolia.evaluation.measures.measure import Measurement
+from spolia.evaluation.measures.measure import Measurement, SetMeasure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.run.lane import StepCalls, count_reasons
 from spolia.types import Failure, Item, Usage, Value
 
 if TYPE_CHECKING:
-    from spolia.evaluation.experiment.experiment import Experiment
     from spolia.evaluation.experiment.score_store import Columns
 
 
@@ -243,11 +243,11 @@ class Report(Value):
         return f"{self.data and f'{self.data}, '}{several(self.n, 'question')} ({part_text}{times})"
 
     def __str__(self) -> str:
-        return report.tables.format_text(self)
+        return render_view(self, "text")
 
     def _repr_html_(self) -> str:
         """Return scores and verdicts as HTML, which a notebook shows."""
-        return report.html.render_fragment(self)
+        return render_view(self, "html")
 
     def json(self) -> dict[str, Any]:
         """Return the report as plain data, scores in 0 to 1."""
@@ -269,7 +269,24 @@ def failure_warning(flow: str, failures: Sequence[tuple[str, Failure]], n: int) 
     return f"{flow}: {failed}; the first, {id}: {failure.kind}: {failure.message}"
 
 
-def build_report(experiment: "Experiment", table: ScoreTable, threads: int) -> Report:
+class ExperimentPlan(ComparisonPlan, Protocol):
+    """Experiment as its report sees it: what it asks and measures."""
+
+    @property
+    def flows(self) -> tuple[tuple[str, Flow], ...]: ...
+    @property
+    def items(self) -> tuple[Item, ...]: ...
+    @property
+    def measures(self) -> tuple[SetMeasure, ...]: ...
+    @property
+    def data(self) -> str: ...
+    @property
+    def names(self) -> tuple[tuple[str, ...], ...]: ...
+    @property
+    def tuned(self) -> tuple[str, ...]: ...
+
+
+def build_report(experiment: ExperimentPlan, table: ScoreTable, threads: int) -> Report:
     """Build the report of an experiment whose scores are all in the table."""
     estimates = Estimates.from_table(table, experiment.seed)
     without_gold = len(experiment.items) - len(table.items)
@@ -318,7 +335,7 @@ def build_report(experiment: "Experiment", table: ScoreTable, threads: int) -> R
     )
 
 
-def _warn_of_short_rankings(experiment: "Experiment", table: ScoreTable) -> Iterator[str]:
+def _warn_of_short_rankings(experiment: ExperimentPlan, table: ScoreTable) -> Iterator[str]:
     """Warn of each flow whose `top_k` cuts it off before a measure's k: its R@10 is then R@3."""
     for name, flow in experiment.flows:
         row = table.flows.index(name)

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, TypeAlias
 
+from spolia.core.public_names import load_name
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.prompting import template
@@ -86,7 +86,7 @@ def class_of(name: str) -> type[SetMeasure] | None:
     if place is None:
         return None
     module, _, cls = place.rpartition(".")
-    measure_class: type[SetMeasure] = getattr(import_module(f"{HOME}.{module}"), cls)
+    measure_class: type[SetMeasure] = load_name(f"{HOME}.{module}", cls)
     return measure_class
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
-from importlib import import_module
 from typing import Any, TypeAlias
 
 from spolia.core.function import hidden_dependency
+from spolia.core.public_names import load_name
 from spolia.core.redaction import Redactor, mask_places
 from spolia.errors import GroupError
 from spolia.indexing.readers.reader import (
@@ -127,7 +127,7 @@ file is found: to load all takes 0.1 s."""
 def _load_reader(place: str) -> FileReader:
     # Cached: readers are immutable, so one of each is enough.
     module, _, name = place.rpartition(".")
-    reader: FileReader = getattr(import_module(f"{__package__}.{module}"), name)()
+    reader: FileReader = load_name(f"{__package__}.{module}", name)()
     return reader
 
 

@@ -16,6 +16,7 @@ from spolia.core.deprecation import renamed_arguments
 from spolia.errors import DocumentError, EgressError, FolderError, GroupError, OtherDimension, SourceError, StoreError
 from spolia.filters import notes_on
 from spolia.indexing import sources as sources_package
+from spolia.indexing import sync as sync_package
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.stores import groups as groups_package
 from spolia.stores.corpus import Corpus, refuse_no_corpus
@@ -141,20 +142,21 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
-    from spolia.indexing.sync.groups import RequestedGroups, main_definition
-    from spolia.indexing.sync.metadata import DocumentLabels
-    from spolia.indexing.sync.report import TotalProgress, merge_reports
-    from spolia.indexing.sync.sync_run import SyncOptions
 
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
-    total = TotalProgress(progress) if progress is not None else None
-    requested_groups = RequestedGroups(
-        group, main_definition(splitter, embedder, analyzer), groups, operators, corpus_definitions=corpus.definitions
+    total = sync_package.report.TotalProgress(progress) if progress is not None else None
+    requested_groups = sync_package.groups.RequestedGroups(
+        group,
+        sync_package.groups.main_definition(splitter, embedder, analyzer),
+        groups,
+        operators,
+        corpus_definitions=corpus.definitions,
     )
-    options = SyncOptions(requested_groups, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s)
-
-    labels = partial(DocumentLabels, metadata, access)
+    options = sync_package.sync_run.SyncOptions(
+        requested_groups, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s
+    )
+    labels = partial(sync_package.metadata.DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
     failed: list[tuple[str, str]] = []
     for listing in listings(sources, corpus, labels, readers, failed, follow_links, reread=rebuild):
@@ -163,7 +165,7 @@ def sync(
         if total is not None:
             total.begin_next()
     damaged = tuple(corpus.backend.row_problems(SHARE)) if corpus.exists() else ()
-    return merge_reports(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
+    return sync_package.report.merge_reports(reports, failed).but(damaged=damaged, seconds=time.perf_counter() - began)
 
 
 def listings(
@@ -177,12 +179,11 @@ def listings(
     asks_sources: bool = True,
 ) -> Iterator[FileListing]:
     """Yield the listings to sync with: a folder's, then the changes of each source; `failed` gets sources that fail."""
-    from spolia.indexing.sync.files import walk
 
     folder, other_sources = split_sources(sources)
     by_name = by_suffix(readers)
     if folder is not None:
-        listing = walk(folder, by_name, follow_links=follow_links)
+        listing = sync_package.files.walk(folder, by_name, follow_links=follow_links)
         refuse_empty(listing)
         yield listing
     for source in other_sources if asks_sources else ():
@@ -217,9 +218,6 @@ def reduce_garbage_collection() -> Iterator[None]:
 
 def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, options: SyncOptions) -> SyncReport:
     """Bring a store, made if it does not exist, in step with the listed files."""
-    from spolia.indexing.sync.groups import find_groups_behind, find_makeshift_groups
-    from spolia.indexing.sync.prefetch import open_prefetch
-    from spolia.indexing.sync.sync_run import run_round
 
     began = time.perf_counter()
     if not corpus.exists():
@@ -228,7 +226,10 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
     wait_s = corpus.wait_s if options.timeout_s is None else options.timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
-    with reduce_garbage_collection(), open_prefetch(corpus.backend.folder, options.workers, options.limits) as prefetch:
+    with (
+        reduce_garbage_collection(),
+        sync_package.prefetch.open_prefetch(corpus.backend.folder, options.workers, options.limits) as prefetch,
+    ):
         while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
             opened_staging = (
                 groups_package.materialise.open_staging(corpus, wait_s)  # one rebuild at a time
@@ -236,7 +237,7 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
                 else closing(stores.staging.Staging(corpus.backend, wait_s))
             )
             with opened_staging as writer:
-                run = run_round(writer, listing, labels, prefetch, options, previous=run)
+                run = sync_package.sync_run.run_round(writer, listing, labels, prefetch, options, previous=run)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
                 generation, lacking = writer.publish(), writer.unmade()
                 if options.compacts and not writer.conflicts:
@@ -251,7 +252,10 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
 
     report = run.tally.report(generation, listing, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
-    groups_behind = (*find_groups_behind(run.builds), *find_makeshift_groups(run.builds, run.unread))
+    groups_behind = (
+        *sync_package.groups.find_groups_behind(run.builds),
+        *sync_package.groups.find_makeshift_groups(run.builds, run.unread),
+    )
     return report.but(unmade=unmade, behind=groups_behind, fields=notes)
 
 
@@ -269,17 +273,15 @@ def reembed(
         StoreError: an embedder gives vectors of another dimension; says how many documents were embedded again before.
         DocumentError: a picture cannot be embedded.
     """
-    from spolia.indexing.sync.groups import find_groups_behind
-    from spolia.indexing.sync.prefetch import open_prefetch
 
     with (
-        open_prefetch(corpus.backend.folder, workers) as prefetch,
+        sync_package.prefetch.open_prefetch(corpus.backend.folder, workers) as prefetch,
         closing(stores.staging.Reembedding(corpus.backend, corpus.wait_s)) as staging,
     ):
         builds = requested_groups.builds(staging.manifests)
         for build in builds:
             if len(build.embedders) < len(staging.manifests[build.group].embeddings):
-                raise GroupError(dict(find_groups_behind(builds))[build.group])
+                raise GroupError(dict(sync_package.groups.find_groups_behind(builds))[build.group])
         done = 0
         for batch in staging.document_batches(_documents_of(staging, uris)):
             try:
@@ -299,13 +301,12 @@ def reembed(
 
 def _documents_of(staging: Staging, uris: Iterable[str]) -> list[str]:
     """Return the documents of sources and of their members, but not of sources whose names only begin so."""
-    from spolia.indexing.sync.report import container_of
 
     requested_uris = set(uris)
     rows = staging.sources(staging.stamps(requested_uris))
 
     def is_requested(uri: str) -> bool:
-        return uri in requested_uris or (uri in rows and is_requested(container_of(rows[uri])))
+        return uri in requested_uris or (uri in rows and is_requested(sync_package.report.container_of(rows[uri])))
 
     return list(dict.fromkeys(row.document for uri, row in rows.items() if row.document and is_requested(uri)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from spolia.core.run_context import charge, check_cancelled, reserve
-from spolia.deferred import llama_chat_format
+from spolia.deferred import llama_cpp
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.completions import join_messages
@@ -131,7 +131,7 @@ class GgufModel(Gguf):
             for id in (session.llama.token_bos(), session.llama.token_eos())
         )
         try:
-            formatter = llama_chat_format.Jinja2ChatFormatter(
+            formatter = llama_cpp.llama_chat_format.Jinja2ChatFormatter(
                 template, eos, bos, add_generation_prompt=not is_continued
             )
             text = str(formatter(messages=messages).prompt)

@@ -20,8 +20,8 @@ from spolia.retrieval.graph.links import (
     link_sharing_nodes,
     nearest,
 )
-from spolia.stores.backends.backend import StoredVectors
 from spolia.stores.backends.rows import StoreVersion, unpack_values
+from spolia.stores.backends.searches import StoredVectors
 from spolia.stores.snapshot.lineage import AncestorPath, LineageRow, rows_of
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.vectors.dense import Vectors

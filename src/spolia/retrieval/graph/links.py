@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.core.run_context import check_cancelled
-from spolia.stores.backends.backend import StoredVectors
+from spolia.stores.backends.searches import StoredVectors
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.search import unit_rows
 

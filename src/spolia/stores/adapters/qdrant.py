@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spolia.deferred import qdrant_client
-from spolia.deferred import qdrant_models as models
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, NearestKeys, OpenEngines, Served, Shared
 from spolia.stores.indexes import Vectors
@@ -100,27 +99,39 @@ class QdrantCollection(Collection):
 
     def _prepare(self) -> None:
         if not self.client.collection_exists(self.name):
-            graph = models.HnswConfigDiff(m=self.engine.connectivity, ef_construct=self.engine.expansion_add)
-            distance = models.Distance.EUCLID if self.metric == "euclidean" else models.Distance.DOT
-            vector = models.VectorParams(size=self.dimension, distance=distance, hnsw_config=graph)
+            graph = qdrant_client.models.HnswConfigDiff(
+                m=self.engine.connectivity, ef_construct=self.engine.expansion_add
+            )
+            distance = (
+                qdrant_client.models.Distance.EUCLID
+                if self.metric == "euclidean"
+                else qdrant_client.models.Distance.DOT
+            )
+            vector = qdrant_client.models.VectorParams(size=self.dimension, distance=distance, hnsw_config=graph)
             self.client.create_collection(self.name, vectors_config={self.metric: vector})
         ((metric, stored),) = self.client.get_collection(self.name).config.params.vectors.items()
         self.refuse_other(self.name, stored.size, metric)
 
     def _upsert(self, keys: Sequence[int], vectors: Vectors) -> None:
         # Ids are unsigned, and keys may be negative.
-        points = models.Batch(ids=[key % _ID_RANGE for key in keys], vectors={self.metric: vectors.tolist()})
+        points = qdrant_client.models.Batch(
+            ids=[key % _ID_RANGE for key in keys], vectors={self.metric: vectors.tolist()}
+        )
         with self.lock:
             self.client.upsert(self.name, points, wait=True)
 
     def _delete(self, keys: Sequence[int]) -> None:
         with self.lock:
-            self.client.delete(self.name, models.PointIdsList(points=[key % _ID_RANGE for key in keys]), wait=True)
+            self.client.delete(
+                self.name, qdrant_client.models.PointIdsList(points=[key % _ID_RANGE for key in keys]), wait=True
+            )
 
     def _query(self, queries: Vectors, top_k: int) -> list[NearestKeys]:
-        parameters = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)
+        parameters = qdrant_client.models.SearchParams(
+            hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact
+        )
         requests = [
-            models.QueryRequest(
+            qdrant_client.models.QueryRequest(
                 query=query,
                 using=self.metric,
                 limit=top_k,

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from spolia.errors import StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from spolia.filters import Schema
+    from spolia.models.vectors import SparseRows
+    from spolia.stores.backends.searches import DenseSearch, Search, StoredVectors, VectorSink
     from spolia.stores.manifest import Manifest
-    from spolia.stores.open_store import OpenStore
-    from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.vectors.dense import Vectors
-    from spolia.stores.vectors.search import DenseSearch
-    from spolia.stores.vectors.segments import VectorWriter
-    from spolia.stores.vectors.sparse import SparseSearch
 
+T = TypeVar("T")
 Manifests: TypeAlias = "Mapping[str, Manifest]"
 """What each group is made of, by its name."""
 
@@ -66,11 +61,50 @@ class WriteSession(Protocol):
         """Take back what was not committed, and let the next one write."""
 
 
-class StoredVectors(Protocol):
-    """Vectors of a group's nodes as they are stored."""
+class OpenedStore(Protocol):
+    """Open store, as its backend and what reads it see it."""
 
-    def vectors_at(self, positions: npt.NDArray[np.int64]) -> Vectors:
-        """Return the vectors float32[n, d] of the nodes at these positions among the live nodes of the group."""
+    @property
+    def store(self) -> Backend: ...
+    @property
+    def identity(self) -> object: ...
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def connection(self) -> Connection: ...
+    def row(self, statement: str, values: Any = ...) -> Any: ...
+    def rows(self, statement: str, values: Any = ...) -> list[Any]: ...
+    def stream_rows(self, statement: str, values: Any = ...) -> Iterator[Any]: ...
+    def was_published(self, version: Any) -> bool:
+        """Return whether the store still continues this version; it does not after a backup was restored."""
+
+    def share(self, key: object, open: Callable[[], T]) -> T:
+        """Return what is open under `key` as long as some snapshot uses it; open it for the first."""
+
+
+class OpenedPlaces(Protocol):
+    """What a snapshot keeps open, as those see it who search vectors: by group and embedder, where vectors stand."""
+
+    @property
+    def places(self) -> dict[tuple[str, str], Any]: ...
+
+
+class PinnedSnapshot(Protocol):
+    """Snapshot, as its backend sees it: one generation, and the groups in it."""
+
+    @property
+    def open_store(self) -> OpenedStore: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def indexes(self) -> dict[str, tuple[int, int]]: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def open(self) -> OpenedPlaces: ...
+    def manifest(self, group: str) -> Manifest: ...
 
 
 class Backend(Protocol):
@@ -111,7 +145,7 @@ class Backend(Protocol):
         """Return a value that changes when another store takes its place."""
         return None
 
-    def is_current(self, open_store: OpenStore) -> bool:
+    def is_current(self, open_store: OpenedStore) -> bool:
         """Return whether the open store is still the published one."""
 
     def translate_error(self, doing: str, error: Exception) -> StoreError | None:
@@ -135,12 +169,12 @@ class Backend(Protocol):
         """Return the folder in which a writer freezes the lexical index of a group; None if readers build it."""
         return None
 
-    def lexical_index(self, snapshot: Snapshot, group: str) -> Path:
+    def lexical_index(self, snapshot: PinnedSnapshot, group: str) -> Path:
         """Return the folder with the lexical index of a group; build it if it is missing."""
 
     # Vectors.
 
-    def make_vector_writer(self, connection: Connection) -> VectorWriter:
+    def make_vector_writer(self, connection: Connection) -> VectorSink:
         """Return the writer that takes new vectors."""
 
     def follow(
@@ -167,10 +201,10 @@ class Backend(Protocol):
         """
         return False
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
+    def vector_search(self, snapshot: PinnedSnapshot, group: str, embedder: str) -> DenseSearch | Search[SparseRows]:
         """Return the search over a group's vectors at a generation."""
 
-    def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
+    def stored_vectors(self, snapshot: PinnedSnapshot, group: str, embedder: str) -> StoredVectors:
         """Return the vectors of a group's nodes at a generation."""
 
     # Order.

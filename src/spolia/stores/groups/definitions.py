@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.core.operator import Operator
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric
+from spolia.stores.groups.addresses import G, GroupAddress
 from spolia.stores.groups.group_build import with_descendants
 from spolia.stores.groups.nodes import GroupBuild
 from spolia.stores.indexes import IndexSettings
@@ -30,12 +31,11 @@ from spolia.stores.manifest import (
 )
 
 if TYPE_CHECKING:
-    from spolia.stores.corpus import NodeGroup
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.staging import AnyWriter
 
 
-def definition_of(group: NodeGroup) -> Definition:
+def definition_of(group: GroupAddress) -> Definition:
     """Return the definition of a group that a store does not have yet."""
     definitions = group.corpus.definitions
     definition = group.definition or definitions.get(group.name) or built_in(group.name)
@@ -45,7 +45,7 @@ def definition_of(group: NodeGroup) -> Definition:
     return definition
 
 
-def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
+def serves(group: GroupAddress, snapshot: Snapshot) -> bool:
     """Return whether a group is built in a snapshot, with all the embeddings that are asked for."""
     if group.name not in snapshot.indexes:
         return False
@@ -89,7 +89,7 @@ def _search_settings(embedding: GroupEmbedding) -> tuple[Metric, IndexSettings]:
     return embedding.metric, index_of(embedding)
 
 
-def refuse_other_definition(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
+def refuse_other_definition(group: GroupAddress, manifests: dict[str, Manifest]) -> None:
     """Raise `ManifestMismatch` if a group of this name is there and made of something else."""
     manifest, definition = manifests[group.name], group.definition
     assert definition is not None
@@ -127,7 +127,7 @@ class GroupDefinitions:
     def __init__(
         self,
         writer: AnyWriter,
-        groups: Iterable[NodeGroup],
+        groups: Iterable[GroupAddress],
         rebuild: bool,
         known_operators: Iterable[Operator[Any, Any] | type] = (),
         other_definitions: Mapping[str, Definition] | None = None,
@@ -155,7 +155,7 @@ class GroupDefinitions:
         """Return the builds of these groups and of those below them, in order."""
         return [self._build(manifest) for manifest in with_descendants(names, sort_groups(self.writer.manifests))]
 
-    def _define(self, group: NodeGroup) -> None:
+    def _define(self, group: GroupAddress) -> None:
         """Write a group's manifest, after those of the groups that it is made from."""
         if group.name in self._visited:
             return
@@ -177,7 +177,7 @@ class GroupDefinitions:
             self.writer.redefine(group.name, manifest)
             self.definitions[group.name] = definition
 
-    def _extend(self, group: NodeGroup, definition: Definition) -> None:
+    def _extend(self, group: GroupAddress, definition: Definition) -> None:
         """Add embeddings to the nodes of an existing group, and search its vectors as requested now."""
         stored = self.writer.manifests[group.name]
         added, changed = missing_embeddings(definition, stored), changed_embeddings(definition, stored)
@@ -203,7 +203,7 @@ class GroupDefinitions:
         if not is_new or manifest.signature != new_signature:
             self.writer.redefine(build.group, manifest.but(signature=new_signature))
 
-    def _is_other(self, group: NodeGroup) -> bool:
+    def _is_other(self, group: GroupAddress) -> bool:
         assert group.definition is not None
         if not self.rebuild:
             refuse_other_definition(group, self.writer.manifests)
@@ -242,9 +242,9 @@ def removal_advice(group: str) -> str:
     return f"If it is not needed any more: spolia groups drop {group}, or in Python writer.drop({group!r})."
 
 
-def merge_groups(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+def merge_groups(groups: Iterable[G]) -> list[G]:
     """Return each group once; definitions of a group that is named twice are merged."""
-    merged: dict[str, NodeGroup] = {}
+    merged: dict[str, G] = {}
     for group in groups:
         earlier = merged.get(group.name)
         if earlier is None or earlier.definition is None:

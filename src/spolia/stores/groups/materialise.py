@@ -15,9 +15,9 @@ from spolia.private_files import make_folder
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
 from spolia.stores.backends.sqlite.folder import WriterLock
-from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_groups
 from spolia.stores.definition import Definition, Embedding, FieldTransform
 from spolia.stores.files import BUILD_LOCK, describe_claimer
+from spolia.stores.groups.addresses import CorpusAddress, G, GroupAddress, refuse_no_groups
 from spolia.stores.groups.definitions import (
     GroupDefinitions,
     changed_embeddings,
@@ -54,7 +54,7 @@ ProgressCallback = Callable[[str, int, int], None]
 @renamed_arguments(known="operators")
 @check_names
 def materialise(
-    groups: Iterable[NodeGroup],
+    groups: Iterable[GroupAddress],
     *,
     rebuild: bool = False,
     retry: bool = True,
@@ -101,7 +101,7 @@ def materialise(
     ...     [node.text for node in corpus.snapshot().all_nodes("sentence")]
     ['Spolia are stones.', 'Builders take them from older buildings.']
     """
-    by_corpus: dict[str, list[NodeGroup]] = {}
+    by_corpus: dict[str, list[GroupAddress]] = {}
     for group in refuse_no_groups(groups, "materialise"):
         by_corpus.setdefault(group.corpus.path, []).append(group)
     unmade: list[Unmade] = []
@@ -123,7 +123,7 @@ def materialise(
 
 
 def remake(
-    corpus: Corpus,
+    corpus: CorpusAddress,
     definitions: Mapping[str, Definition],
     known_operators: Sequence[Operator[Any, Any] | type],
     wait_s: float,
@@ -179,7 +179,7 @@ def _incomplete_groups(snapshot: "Snapshot") -> list[Manifest]:
 
 
 @contextmanager
-def open_staging(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
+def open_staging(corpus: CorpusAddress, wait_s: float) -> Iterator[Staging]:
     """Open a staging for changes of groups; one process at a time, so that nothing is built twice. Others may write
     meanwhile."""
     folder = corpus.backend.folder
@@ -188,7 +188,7 @@ def open_staging(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
         yield staging
 
 
-def _needs_build(groups: Sequence[NodeGroup], snapshot: "Snapshot", retry: bool) -> bool:
+def _needs_build(groups: Sequence[GroupAddress], snapshot: "Snapshot", retry: bool) -> bool:
     for group in groups:
         manifest = snapshot.manifests.get(group.name)
         if manifest is None:
@@ -201,7 +201,7 @@ def _needs_build(groups: Sequence[NodeGroup], snapshot: "Snapshot", retry: bool)
     return retry and bool(unmade_of(groups, snapshot.unmade()))
 
 
-def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unmade]:
+def unmade_of(groups: Iterable[GroupAddress], unmade: Iterable[Unmade]) -> list[Unmade]:
     names = {group.name for group in groups}
     return [lack for lack in unmade if lack.group in names]
 
@@ -327,7 +327,7 @@ LOOK_S = 1.0
 SHOWN = 3
 
 
-def ensure_built(group: NodeGroup) -> "Snapshot":
+def ensure_built(group: GroupAddress) -> "Snapshot":
     """Return the published snapshot with a group built: build it here, unless it is there, or another process does."""
     end, announced = time.monotonic() + group.corpus.wait_s, ""
     while not serves(group, snapshot := group.corpus.latest()):
@@ -353,7 +353,7 @@ def ensure_built(group: NodeGroup) -> "Snapshot":
     return snapshot
 
 
-def with_embedding(group: NodeGroup, embedder: "Embedder | SparseEmbedder") -> NodeGroup:
+def with_embedding(group: G, embedder: "Embedder | SparseEmbedder") -> G:
     """Return a built-in group that lacks vectors by an embedder with a definition that has them; any other as it is."""
     definition = None if group.definition is not None else built_in(group.name)
     if definition is None:
@@ -367,7 +367,7 @@ def with_embedding(group: NodeGroup, embedder: "Embedder | SparseEmbedder") -> N
     return group.but(definition=definition.but(embeddings=(Embedding(embedder),)))
 
 
-def _build(group: NodeGroup, wait_s: float) -> None:
+def _build(group: GroupAddress, wait_s: float) -> None:
     unmade = materialise([group], retry=False, wait_s=wait_s)
     note(f"Group {group.name!r} of {group.corpus.path} was built at its first use.")
     for lack in unmade:
@@ -378,7 +378,7 @@ def _build(group: NodeGroup, wait_s: float) -> None:
         note(f"Group {group.name!r} lacks {len(missing)} documents that it could not be made of: {examples}")
 
 
-def _announce_wait(group: NodeGroup, busy: StoreBusy) -> str:
+def _announce_wait(group: GroupAddress, busy: StoreBusy) -> str:
     """Tell the user who waits: in the trace, and by a warning in the log, which Python shows unless told otherwise."""
     message = (
         f"Group {group.name!r} has to be built first, and waits up to {group.corpus.wait_s:g} s for {busy.holder}."
@@ -388,7 +388,7 @@ def _announce_wait(group: NodeGroup, busy: StoreBusy) -> str:
     return message
 
 
-def _out_of_patience(group: NodeGroup, busy: StoreBusy, snapshot: "Snapshot") -> StoreBusy:
+def _out_of_patience(group: GroupAddress, busy: StoreBusy, snapshot: "Snapshot") -> StoreBusy:
     corpus = group.corpus
     if group.definition is None and built_in(group.name) is None:
         return StoreBusy(

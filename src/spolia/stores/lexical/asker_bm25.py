@@ -21,7 +21,7 @@ import numpy.typing as npt
 import tantivy
 
 from spolia.stores.access.allowed_nodes import Allowed, Keys, Mask
-from spolia.stores.lexical.index import BODY, KEY, LENGTH
+from spolia.stores.lexical.field_terms import BODY, KEY, LENGTH
 
 Places = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]

@@ -18,6 +18,9 @@ from spolia.stores.backends.rows import meta_pairs
 from spolia.stores.files import TermColumn
 from spolia.types import Scalar, Time
 
+KEY, BODY, LENGTH = "key", "body", "length"
+"""Fields of an index beside those of metadata: a node's key, the terms of its text, and how many these are."""
+
 _LONGEST = 1_000
 """Characters of a term; tantivy drops terms of more than 65,530 bytes without a word."""
 _OVERLONG = "overlong"

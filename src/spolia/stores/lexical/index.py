@@ -25,14 +25,13 @@ from spolia.filters import Condition, Field, Leaf, Schema
 from spolia.stores import lexical
 from spolia.stores.files import columns_in, count_deleted, holds_lengths, quick_index_damage, tantivy_errors
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.field_terms import FieldTerms, terms_of
+from spolia.stores.lexical.field_terms import BODY, KEY, FieldTerms, terms_of
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 
 if TYPE_CHECKING:
     from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.lexical.asker_bm25 import AskerBM25
 
-KEY, BODY, LENGTH = "key", "body", "length"
 COPIED = ("meta.json", ".managed.json")
 """Files of tantivy that it replaces; all others are never written again once they are there."""
 _SPARE = 8  # hits beyond the wanted ones, to see whether the last one has equals

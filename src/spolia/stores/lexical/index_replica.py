@@ -33,14 +33,13 @@ from spolia.stores.files import (
 from spolia.stores.manifest import Manifest
 
 if TYPE_CHECKING:
+    from spolia.stores.backends.backend import OpenedStore, PinnedSnapshot
     from spolia.stores.lexical.index_writer import IndexedNode
-    from spolia.stores.open_store import OpenStore
-    from spolia.stores.snapshot.snapshot import Snapshot
 
 _AT_ONCE = 2_000
 
 
-def ensure_index(snapshot: Snapshot, group: str) -> Path:
+def ensure_index(snapshot: PinnedSnapshot, group: str) -> Path:
     """Return the lexical index of a group at a generation, made if this machine does not have it."""
     store, manifest = snapshot.open_store.folder, snapshot.manifest(group)
     target = index_folder(store, manifest, _publication_of(snapshot, snapshot.indexes[group][0]))
@@ -62,7 +61,7 @@ _COMPARED = 256
 """Nodes of an index that are compared, spread over all of it."""
 
 
-def _matches_database(folder: Path, manifest: Manifest, open_store: OpenStore) -> bool:
+def _matches_database(folder: Path, manifest: Manifest, open_store: OpenedStore) -> bool:
     """Return whether an index was made of the texts that the database has now; a restored backup may have others."""
     if folder in _compared:
         return True
@@ -84,7 +83,7 @@ def index_folder(store: Path, manifest: Manifest, version: StoreVersion) -> Path
     return lexical_folder(store, f"{manifest.group} {manifest.analyzer.digest.hex()}", version)
 
 
-def _publication_of(snapshot: Snapshot, generation: int) -> StoreVersion:
+def _publication_of(snapshot: PinnedSnapshot, generation: int) -> StoreVersion:
     """Return the version under which a generation was published; its id is empty if that is too long ago."""
     row = snapshot.open_store.row(sql.PUBLICATION_ID, (generation,))
     return StoreVersion(generation, row[0] if row else "")
@@ -113,7 +112,7 @@ def _lock_machine(store: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
+def _make(snapshot: PinnedSnapshot, manifest: Manifest, target: Path) -> None:
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.open_store.stream_rows(sql.LIVE_KEYS, values)}
     base, indexed = _newest(target.parent, manifest, snapshot.open_store)
@@ -127,7 +126,7 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
     )
 
 
-def _newest(folder: Path, manifest: Manifest, open_store: OpenStore) -> tuple[Path | None, set[int]]:
+def _newest(folder: Path, manifest: Manifest, open_store: OpenedStore) -> tuple[Path | None, set[int]]:
     """Return the newest index that is whole and of a publication of this store, and the keys in it."""
     names = {path: path.name[1:].partition(".") for path in folder.glob("g*") if path.suffix != ".tmp"}
     versions = {path: StoreVersion(int(number), id) for path, (number, _, id) in names.items()}
@@ -145,13 +144,13 @@ def _newest(folder: Path, manifest: Manifest, open_store: OpenStore) -> tuple[Pa
     return None, set()
 
 
-def _texts(snapshot: Snapshot, keys: Sequence[int]) -> Iterator[IndexedNode]:
+def _texts(snapshot: PinnedSnapshot, keys: Sequence[int]) -> Iterator[IndexedNode]:
     for start in range(0, len(keys), _AT_ONCE):
         values = {"keys": json.dumps(keys[start : start + _AT_ONCE])}
         yield from nodes_to_index(snapshot.open_store.rows(sql.NODES_TO_INDEX, values))
 
 
-def _sweep(snapshot: Snapshot) -> None:
+def _sweep(snapshot: PinnedSnapshot) -> None:
     published = [json.loads(indexes) for _, indexes in snapshot.open_store.rows(sql.GENERATIONS)]
     generations = {generation for indexes in [*published, snapshot.indexes] for generation, _ in indexes.values()}
     needed = {f"g{_publication_of(snapshot, generation)}" for generation in generations}

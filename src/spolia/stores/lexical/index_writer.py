@@ -29,8 +29,8 @@ from spolia.stores.files import (
     tantivy_errors,
 )
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.field_terms import terms_of
-from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH
+from spolia.stores.lexical.field_terms import BODY, KEY, LENGTH, terms_of
+from spolia.stores.lexical.index import COPIED
 
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
 """Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""

@@ -33,7 +33,8 @@ from spolia.stores.definition import DOCUMENT, MAIN
 from spolia.stores.files import store_errors
 from spolia.stores.integrity import find_problems
 from spolia.stores.manifest import BUILT_IN, Manifest, manifest_from_dict
-from spolia.stores.open_store import OpenIndexes, OpenStore
+from spolia.stores.open_store import OpenStore
+from spolia.stores.snapshot.open_indexes import OpenIndexes
 from spolia.types import NO_BOXES, Box, Boxes, Document, Filter, Hit, LateHits, Node, Span, Value
 from spolia.types.value import unchecked_constructor
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows, Vectors
     from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.backends.backend import Lease
-    from spolia.stores.vectors.search import DenseSearch
+    from spolia.stores.backends.searches import DenseSearch
 
 _ATTEMPTS = 50
 _hit = unchecked_constructor(Hit)

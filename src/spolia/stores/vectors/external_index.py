@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from spolia.errors import StoreError, StoreUnavailable
 from spolia.private_files import make_folder, touch, write_text
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection
+from spolia.stores.backends.backend import Connection, PinnedSnapshot
 from spolia.stores.backends.rows import in_batches
+from spolia.stores.backends.searches import DenseSearch, Rankings
 from spolia.stores.definition import Metric
 from spolia.stores.files import DATABASES, fail_point, fsync, segment_path
 from spolia.stores.indexes import Database, VectorIndex
@@ -28,13 +29,9 @@ from spolia.stores.manifest import GroupEmbedding, Manifest, index_of, refuse_st
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import Vectors, open_segment
 from spolia.stores.vectors.placement import PlacedVectors, Rows
-from spolia.stores.vectors.search import Rankings, check_queries
+from spolia.stores.vectors.search import check_queries
 from spolia.stores.vectors.segment_search import ExactSearch, locate_vectors, sparse_search, vector_search
 from spolia.stores.vectors.sparse import SparseSearch
-
-if TYPE_CHECKING:
-    from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.vectors.search import DenseSearch
 
 _COMPARED = 5_000
 """Allowed nodes up to which they are compared: that takes as long as asking a database."""
@@ -120,7 +117,7 @@ def _list_keys(keys: Sequence[int]) -> str:
     return ", ".join(map(str, keys[:_SHOWN])) + (" …" if len(keys) > _SHOWN else "")
 
 
-def open_vector_search(snapshot: "Snapshot", group: str, embedder: str) -> "DenseSearch | SparseSearch":
+def open_vector_search(snapshot: PinnedSnapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
     open_store, manifest = snapshot.open_store, snapshot.manifest(group)
     embedding = require_embedding(snapshot, group, embedder)
     settings = index_of(embedding)
@@ -137,7 +134,7 @@ def open_vector_search(snapshot: "Snapshot", group: str, embedder: str) -> "Dens
     return AdaptedSearch(index, placed, embedding.metric)
 
 
-def require_embedding(snapshot: "Snapshot", group: str, embedder: str) -> GroupEmbedding:
+def require_embedding(snapshot: PinnedSnapshot, group: str, embedder: str) -> GroupEmbedding:
     manifest = snapshot.manifest(group)
     embedding = manifest.find_embedding(embedder)
     if embedding is None:

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from spolia.errors import StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.backends import sql
+from spolia.stores.backends.backend import OpenedStore
 from spolia.stores.definition import Metric
 from spolia.stores.files import segment_names, segment_path
-from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.snapshot.shared_array import SharedArray, positions_of
 from spolia.stores.vectors.dense import Vectors, read_checksum
@@ -163,7 +163,7 @@ class VectorPlaces:
     thousand times as long as a question. What they inherit of nodes is not copied, unless some of these died.
     """
 
-    open_store: OpenStore
+    open_store: OpenedStore
     group: str
     embedder: str
     generation: int = 0

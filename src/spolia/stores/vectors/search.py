@@ -5,13 +5,11 @@ another. So all that come within `slack` of the best are looked at again in floa
 on how they were computed, nor on the index that found the candidates.
 """
 
-from typing import Protocol, TypeVar
-
 import numpy as np
 import numpy.typing as npt
 
 from spolia.errors import StoreError
-from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.access.allowed_nodes import Keys
 from spolia.stores.definition import Metric
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 from spolia.stores.vectors.dense import Vectors
@@ -65,27 +63,6 @@ def exact_scores(metric: Metric, query: Vectors, rows: Vectors) -> Scores:
         wide *= query
     sums: Scores = wide.sum(axis=1)
     return 0.0 - np.sqrt(sums) if metric == "euclidean" else sums
-
-
-Q = TypeVar("Q", contravariant=True)
-Rankings = list[list[tuple[int, float]]]
-
-
-class Search(Protocol[Q]):
-    """Search for the nodes of one group at one generation that are nearest to queries. Any thread may use it."""
-
-    def search(self, queries: Q, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Rankings:
-        """Return for each query keys and scores of exactly `min(top_k, allowed.count)` best nodes, best first.
-
-        Nodes of one score are ordered by their ids, which `ids` gives; by key without it.
-
-        Raises:
-            StoreError: a query of another dimension, or one that holds NaN or infinity.
-        """
-
-
-DenseSearch = Search[Vectors]
-"""`Search` by dense vectors, float32[m, d]."""
 
 
 def rank_scores(keys: Keys, scores: Scores, top_k: int, ids: Ids | None = None) -> list[tuple[int, float]]:

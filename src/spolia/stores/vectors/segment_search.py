@@ -13,6 +13,7 @@ import numpy as np
 from spolia.core.run_context import note
 from spolia.errors import MissingExtra, StoreCorrupt, StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys, Mask
+from spolia.stores.backends.searches import DenseSearch, Rankings
 from spolia.stores.definition import Metric
 from spolia.stores.files import corrupt_error, graph_folder
 from spolia.stores.indexes import HNSW, IndexSettings
@@ -20,12 +21,12 @@ from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import EMBED_AGAIN, Vectors, VectorSegment
 from spolia.stores.vectors.graphs import VectorGraph, graph_path
 from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, SegmentLayout, VectorPlaces, concatenate_rows
-from spolia.stores.vectors.search import DenseSearch, Rankings, check_queries, rough_scores, slack
+from spolia.stores.vectors.search import check_queries, rough_scores, slack
 from spolia.stores.vectors.segments import AnySegment, open_any
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.backends.backend import PinnedSnapshot
 
 _SCORED_AT_ONCE = 4_000_000  # 16 MB of float32
 _BLOCK_ROWS = 512
@@ -239,7 +240,9 @@ class OpenGraphs:
         return self._problems.get(segment, "")
 
 
-def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric, index: IndexSettings) -> DenseSearch:
+def vector_search(
+    snapshot: PinnedSnapshot, group: str, embedder: str, metric: Metric, index: IndexSettings
+) -> DenseSearch:
     """Return the search over a group's vectors at a generation: exact, or along graphs (`HNSW`) if they are large."""
     placed, numbers = locate_vectors(snapshot, group, embedder)
     if not isinstance(index, HNSW) or len(placed.keys) < index.above:
@@ -252,19 +255,19 @@ def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric,
     return GraphSearch(placed, metric, openers, index.expansion_search)
 
 
-def locate_vectors(snapshot: Snapshot, group: str, embedder: str) -> tuple[PlacedVectors, list[int]]:
+def locate_vectors(snapshot: PinnedSnapshot, group: str, embedder: str) -> tuple[PlacedVectors, list[int]]:
     """Return the rows of the vectors of a group's nodes, and the numbers of their segments."""
     keys, places, segments = _locate(snapshot, group, embedder)
     vectors = {number: segment.vectors for number, segment in segments.items() if isinstance(segment, VectorSegment)}
     return PlacedVectors(keys, list(vectors.values()), places), list(vectors)
 
 
-def sparse_search(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch:
+def sparse_search(snapshot: PinnedSnapshot, group: str, embedder: str) -> SparseSearch:
     keys, places, segments = _locate(snapshot, group, embedder)
     return SparseSearch(keys, [segment for segment in segments.values() if isinstance(segment, SparseSegment)], places)
 
 
-def _locate(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
+def _locate(snapshot: PinnedSnapshot, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
     """Return node keys, the rows of their vectors in all segments one below the other, and the segments by number."""
     key = (group, embedder)
     for _ in range(_ATTEMPTS):
@@ -282,7 +285,7 @@ def _locate(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows, 
     raise corrupt_error(path, f"The vector segment {path} is not there", EMBED_AGAIN) from missing
 
 
-def _open_segments(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[int, AnySegment]]:
+def _open_segments(snapshot: PinnedSnapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[int, AnySegment]]:
     known_layout, number_of = places.layout, places.numbers.values
     if places.is_lacking:
         raise StoreError(

@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from spolia.models.vectors import SparseRows, Terms, TermWeights
 from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.backends.searches import Rankings
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import open_checked, segment_head, write_checked
 from spolia.stores.vectors.placement import Rows
-from spolia.stores.vectors.search import Rankings, Scores, rank_scores
+from spolia.stores.vectors.search import Scores, rank_scores
 
 MAGIC = b"SPLSPR01"
 ENTRY_BYTES = 8

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
+from spolia.deferred import load_module, pyarrow
 from spolia.errors import DataError, require_extra
 from spolia.evaluation.data.formats.form import Form, PlacedItem, PlacedPassage, passage_groups
 from spolia.evaluation.data.formats.native import decode_meta
@@ -105,9 +105,9 @@ def _rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[str, 
 
 def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a file, each with where it stands; raise DataError if a column is missing."""
-    parquet = _pyarrow("parquet", file)
+    _require_parquet(file)
     try:
-        with parquet.ParquetFile(file) as table:
+        with pyarrow.parquet.ParquetFile(file) as table:
             if missing := [column for column in columns if column not in table.schema_arrow.names]:
                 have = ", ".join(table.schema_arrow.names) or "none"
                 raise DataError(f"{file} has no column {missing[0]!r}. It has: {have}.")
@@ -123,15 +123,15 @@ def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str,
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    import_ = _pyarrow("", path)
+    _require_parquet(path)
     try:
-        table = import_.Table.from_pylist(_fill_columns(rows))
-    except (import_.ArrowInvalid, import_.ArrowTypeError) as error:
+        table = pyarrow.Table.from_pylist(_fill_columns(rows))
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
         raise DataError(
             f"{path}: rows have values of different kinds in one column: {error}. Write the form 'spolia' instead."
         ) from error
     with replace_files(path) as (part,):
-        _pyarrow("parquet", path).write_table(table, part)
+        pyarrow.parquet.write_table(table, part)
 
 
 def _fill_columns(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -146,9 +146,9 @@ def _as_text(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _pyarrow(module: str, file: Path) -> Any:
+def _require_parquet(file: Path) -> None:
     with require_extra("parquet", "pyarrow", f"The Parquet file {file}"):
-        return import_module(f"pyarrow.{module}" if module else "pyarrow")
+        load_module("pyarrow.parquet")
 
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:

@@ -3,15 +3,18 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+from spolia.core.public_names import load_name
 from spolia.errors import DataError
 from spolia.evaluation.data.json_lines import read_first_record
 from spolia.types import Document, Gold, Item, Quote
 
 Texts = Mapping[str, str]
+
+TWIN = "-unanswerable"
+"""Suffix of the id of a question's twin in a data set, whose passages do not answer it."""
 
 
 def count_losses(
@@ -192,7 +195,7 @@ def form_named(name: str) -> Form:
     if name not in FORMS:
         raise DataError(f"No form of data sets is called {name!r}. Write one of: {', '.join(FORMS)}.")
     module, _, cls = FORMS[name].rpartition(".")
-    form: Form = getattr(import_module(f"{HOME}.{module}"), cls)()  # late, because the forms import this module
+    form: Form = load_name(f"{HOME}.{module}", cls)()
     return form
 
 

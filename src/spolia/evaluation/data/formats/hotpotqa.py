@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spolia.errors import DataError
-from spolia.evaluation.data.dataset import TWIN
-from spolia.evaluation.data.formats.form import Form, PlacedItem, PlacedPassage
+from spolia.evaluation.data.formats.form import TWIN, Form, PlacedItem, PlacedPassage
 from spolia.evaluation.data.formats.native import decode_meta
 from spolia.evaluation.data.json_lines import read_first_record, read_records, replace_files, write_rows
 from spolia.types import Document, Item, Meta, Scalar, SubQuestion

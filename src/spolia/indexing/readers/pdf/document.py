@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from pypdfium2 import PdfDocument, PdfiumError, raw
@@ -22,14 +22,10 @@ from spolia.indexing.readers.pdf.drawings import png_of
 from spolia.indexing.readers.pdf.headings import PageHeading, find_headings
 from spolia.indexing.readers.pdf.lines import NO_TEXT, Change, PlacedText, join_unplaced, resolve_hyphens, shift_place
 from spolia.indexing.readers.pdf.page import PageRegion, PageText, PdfPage, layout_page, read_page, read_plain_page
-from spolia.indexing.readers.pictures.image import Ocr
-from spolia.indexing.readers.reader import Blob, Reading, nonzero_counts
+from spolia.indexing.readers.pictures.ocr import Ocr
+from spolia.indexing.readers.reader import Blob, FileReader, ProgramReader, Reading, nonzero_counts
 from spolia.indexing.readers.unit_failures import Attempt, UnitFailures
 from spolia.types import Box, Boxes, Heading, Region
-
-if TYPE_CHECKING:
-    from spolia.indexing.readers.pdf.reader import PdfReader
-
 
 ONE_AT_A_TIME = threading.RLock()
 """PDFium may be used by one thread only."""
@@ -418,7 +414,20 @@ _PAGES_UNTIL_RENEWAL = 250
 _XFA = (2, 3)  # FORMTYPE_XFA_FULL, FORMTYPE_XFA_FOREGROUND
 
 
-def reading_of(reader: "PdfReader", blob: Blob) -> Reading:
+class PageReader(FileReader, ProgramReader, Protocol):
+    """Reader with the settings that a PDF is read by."""
+
+    @property
+    def passwords(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def tables(self) -> bool: ...
+    @property
+    def images(self) -> bool: ...
+    @property
+    def ocr(self) -> Ocr | None: ...
+
+
+def reading_of(reader: PageReader, blob: Blob) -> Reading:
     """Read a PDF. A page, or a part of one, that fails is empty or plain text, and is reported."""
     log = ReadingLog()
     with open_pdf(blob, reader.passwords) as file:
@@ -457,7 +466,7 @@ def attached_to(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> list[Blob
         return list(read_attachments(file, blob.uri))
 
 
-def _read_pages(reader: "PdfReader", file: PdfFile, blob: Blob, log: ReadingLog) -> Iterator[PageText]:
+def _read_pages(reader: PageReader, file: PdfFile, blob: Blob, log: ReadingLog) -> Iterator[PageText]:
     """Yield the pages one by one; between them PDFium is free for other threads."""
     characters, count = 0, len(file.pdf)
     for number in range(min(count, _MOST_PAGES)):
@@ -481,7 +490,7 @@ _NO_PAGE = PdfPage()
 _NO_TEXT = PageText(join_unplaced(()))
 
 
-def _read_page(reader: "PdfReader", file: PdfFile, number: int, log: ReadingLog) -> PageText:
+def _read_page(reader: PageReader, file: PdfFile, number: int, log: ReadingLog) -> PageText:
     """Read and write a page: in reading order, else as plain text, else as an empty page."""
     attempt: Attempt = partial(file.failures.attempt, place=f"page {number + 1}")
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 from spolia.errors import require_extra
 from spolia.indexing.readers import pdf
-from spolia.indexing.readers.pictures.image import OCR, Ocr
+from spolia.indexing.readers.pictures.ocr import OCR, Ocr
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -15,13 +15,10 @@ from spolia.indexing.readers.pdf.document import assemble_document
 from spolia.indexing.readers.pdf.geometry import Area
 from spolia.indexing.readers.pdf.lines import NO_TEXT, PageLine, join_lines
 from spolia.indexing.readers.pdf.page import PageText
-from spolia.indexing.readers.pictures.image import Ocr, Recognition
-from spolia.indexing.readers.reader import Blob, Reading, nonzero_counts
+from spolia.indexing.readers.pictures.ocr import Ocr, Recognition
+from spolia.indexing.readers.reader import Blob, FileReader, ProgramReader, Reading, nonzero_counts
 from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Box, Region
-
-if TYPE_CHECKING:
-    from spolia.indexing.readers.pictures.image import ImageReader
 
 _EXIF_DESCRIPTION, _EXIF_TITLE = 0x010E, 0x9C9B
 _TEXT_KEYS = ("Description", "Title", "Comment", "comment")
@@ -125,7 +122,14 @@ _MINIMUM_CONFIDENCE = 60.0
 _UNREADABLE = Recognition()
 
 
-def read_picture(reader: "ImageReader", blob: Blob) -> Reading:
+class PictureReader(FileReader, ProgramReader, Protocol):
+    """Reader with the settings that pictures are read by."""
+
+    @property
+    def ocr(self) -> Ocr | None: ...
+
+
+def read_picture(reader: PictureReader, blob: Blob) -> Reading:
     """Read the content of a picture."""
     failures = UnitFailures()
     with open_picture(blob) as image:

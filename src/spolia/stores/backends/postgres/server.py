@@ -35,10 +35,8 @@ from spolia.stores.integrity import find_row_problems
 from spolia.stores.lexical.index_replica import ensure_index, forget_damaged
 
 if TYPE_CHECKING:
-    from spolia.stores.backends.backend import Manifests, StoredVectors
-    from spolia.stores.open_store import OpenStore
-    from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.vectors.search import DenseSearch
+    from spolia.stores.backends.backend import Manifests, OpenedStore, PinnedSnapshot
+    from spolia.stores.backends.searches import DenseSearch, StoredVectors
     from spolia.stores.vectors.segments import VectorWriter
     from spolia.stores.vectors.sparse import SparseSearch
 
@@ -124,7 +122,7 @@ class PostgresBackend(Backend):
                 migrate(session, session.fetch_one(dialect.VERSION)[0])
                 session.ask(dialect.SET_VERSION)
 
-    def is_current(self, open_store: OpenStore) -> bool:
+    def is_current(self, open_store: OpenedStore) -> bool:
         try:
             return bool(open_store.row(sql.UUID)[0] == open_store.uuid)
         except StoreError:  # another connection may do; if not, opening it again says why
@@ -144,7 +142,7 @@ class PostgresBackend(Backend):
         (table,) = connection.fetch_one(dialect.FIND, {"schema": self.address.schema})[:1]
         return connection.fetch_one(dialect.TRY_LOCK_TO_COMMIT, (lock_number(table), generation))[0] or None
 
-    def lexical_index(self, snapshot: Snapshot, group: str) -> Path:
+    def lexical_index(self, snapshot: PinnedSnapshot, group: str) -> Path:
         return ensure_index(snapshot, group)
 
     def make_vector_writer(self, connection: Connection) -> VectorWriter:
@@ -168,7 +166,7 @@ class PostgresBackend(Backend):
         assert isinstance(connection, PostgresSession)
         return postgres_package.vectors.index_large(connection, manifests)
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
+    def vector_search(self, snapshot: PinnedSnapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
         embedding = snapshot.manifest(group).find_embedding(embedder)
         return (
             postgres_package.vectors.open_sparse_search
@@ -176,7 +174,7 @@ class PostgresBackend(Backend):
             else postgres_package.vectors.open_search
         )(snapshot, group, embedder)
 
-    def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
+    def stored_vectors(self, snapshot: PinnedSnapshot, group: str, embedder: str) -> StoredVectors:
         return postgres_package.vectors.open_search(snapshot, group, embedder)
 
     def repair(self, connection: Connection) -> list[str]:

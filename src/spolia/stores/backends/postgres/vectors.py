@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,23 +18,21 @@ from spolia.errors import StoreError
 from spolia.models.vectors import SparseRows
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.backends import sql
+from spolia.stores.backends.backend import OpenedStore, PinnedSnapshot
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.session import PostgresSession
+from spolia.stores.backends.searches import Rankings
 from spolia.stores.definition import Metric
 from spolia.stores.files import fail_point, store_errors
 from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.manifest import GroupEmbedding as Embedding
 from spolia.stores.manifest import Manifest, index_of
-from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import require_embedding
-from spolia.stores.vectors.search import Rankings, check_queries, exact_scores, rank_scores
+from spolia.stores.vectors.search import check_queries, exact_scores, rank_scores
 from spolia.stores.vectors.segments import AnyRows, VectorWriter
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of, pack_row, unpack_row
-
-if TYPE_CHECKING:
-    from spolia.stores.snapshot.snapshot import Snapshot
 
 OPERATORS: Mapping[Metric, tuple[str, str]] = {
     "cosine": ("<#>", "halfvec_ip_ops"),  # of vectors of length 1, where it is right for those of length 0 as well
@@ -168,7 +166,7 @@ def _index(session: PostgresSession, embedder: str, metric: Metric, dimension: i
         fail_point("postgres.indexed")
 
 
-def open_sparse_search(snapshot: "Snapshot", group: str, embedder: str) -> SparseSearch:
+def open_sparse_search(snapshot: PinnedSnapshot, group: str, embedder: str) -> SparseSearch:
     """Return the search over a group's sparse vectors at a generation; they stay in memory as long as the snapshot."""
     places: dict[bytes, int] = {}
     rows: list[SparseRows] = []
@@ -201,7 +199,7 @@ CandidateVectors = tuple[Keys, Vectors]
 """Keys and vectors of nodes that may be the nearest."""
 
 
-def open_search(snapshot: "Snapshot", group: str, embedder: str) -> "DatabaseSearch":
+def open_search(snapshot: PinnedSnapshot, group: str, embedder: str) -> "DatabaseSearch":
     open_store, embedding = snapshot.open_store, require_embedding(snapshot, group, embedder)
     values = {"embedder": embedder, "grp": group, "at": snapshot.generation}
     if lacking := open_store.row(sql.LACKING, {**values, "key": 0})[0]:
@@ -213,7 +211,7 @@ def open_search(snapshot: "Snapshot", group: str, embedder: str) -> "DatabaseSea
 
 
 class DatabaseSearch:
-    def __init__(self, open_store: OpenStore, values: dict[str, Any], metric: Metric, index: IndexSettings) -> None:
+    def __init__(self, open_store: OpenedStore, values: dict[str, Any], metric: Metric, index: IndexSettings) -> None:
         self.open_store, self.values, self.metric, self.index = open_store, values, metric, index
         self._operator = OPERATORS[metric][0]
 

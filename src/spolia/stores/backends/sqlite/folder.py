@@ -53,11 +53,9 @@ from spolia.stores.integrity import damaged_segments, find_sqlite_problems
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
-    from spolia.stores.backends.backend import StoredVectors, WriteSession
-    from spolia.stores.open_store import OpenStore
-    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.backends.backend import OpenedStore, PinnedSnapshot, WriteSession
+    from spolia.stores.backends.searches import DenseSearch, StoredVectors
     from spolia.stores.vectors.external_index import ExternalIndexes
-    from spolia.stores.vectors.search import DenseSearch
     from spolia.stores.vectors.segments import VectorWriter
     from spolia.stores.vectors.sparse import SparseSearch
 
@@ -148,7 +146,7 @@ class FolderBackend:
             return (0, 0, 0, 0)
         return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
-    def is_current(self, open_store: OpenStore) -> bool:
+    def is_current(self, open_store: OpenedStore) -> bool:
         identity, opened_identity = self.identity(), open_store.identity
         assert isinstance(opened_identity, tuple)
         # Another device or inode: another file took its place, as a backup that is put back.
@@ -182,13 +180,13 @@ class FolderBackend:
     def published_index(self, group: str, generation: int) -> Path | None:
         return lexical_folder(self.folder, group, generation)
 
-    def lexical_index(self, snapshot: Snapshot, group: str) -> Path:
+    def lexical_index(self, snapshot: PinnedSnapshot, group: str) -> Path:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 
     def make_vector_writer(self, connection: Connection) -> VectorWriter:
         return vectors.segments.SegmentWriter(self.folder, connection)
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
+    def vector_search(self, snapshot: PinnedSnapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
         return vectors.external_index.open_vector_search(snapshot, group, embedder)
 
     def follow(
@@ -235,7 +233,7 @@ class FolderBackend:
             with closing(lock):
                 return compaction.run()
 
-    def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
+    def stored_vectors(self, snapshot: PinnedSnapshot, group: str, embedder: str) -> StoredVectors:
         return vectors.segment_search.locate_vectors(snapshot, group, embedder)[0]
 
     def sweep(self, connection: Connection) -> list[str]:

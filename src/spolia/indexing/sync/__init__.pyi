@@ -1,0 +1,13 @@
+from spolia.indexing.sync import cost_estimate as cost_estimate
+from spolia.indexing.sync import diff as diff
+from spolia.indexing.sync import dry_run as dry_run
+from spolia.indexing.sync import files as files
+from spolia.indexing.sync import groups as groups
+from spolia.indexing.sync import metadata as metadata
+from spolia.indexing.sync import prefetch as prefetch
+from spolia.indexing.sync import repair as repair
+from spolia.indexing.sync import report as report
+from spolia.indexing.sync import revoke as revoke
+from spolia.indexing.sync import sync as sync
+from spolia.indexing.sync import sync_run as sync_run
+from spolia.indexing.sync import texts as texts
