@@ -26,10 +26,11 @@ WIDE, HIGH, ACROSS, DOWN = 150, 54, 210, 100
 """Pixels: of a box, and from one column or row to the next."""
 
 
-def drawing(title: str, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
+def drawing(title: str, boxes: Sequence[Box], arrows: Sequence[Arrow], wide: int = WIDE) -> str:
     """Boxes in a grid with arrows between them, as SVG."""
-    at = {name: (20 + column * ACROSS, 20 + row * DOWN) for name, column, row, _, _ in boxes}
-    width = max(x for x, _ in at.values()) + WIDE + 20
+    across = wide + ACROSS - WIDE
+    at = {name: (20 + column * across, 20 + row * DOWN) for name, column, row, _, _ in boxes}
+    width = max(x for x, _ in at.values()) + wide + 20
     height = max(y for _, y in at.values()) + HIGH + 20
     parts = [
         f'<svg class="drawing" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
@@ -38,26 +39,26 @@ def drawing(title: str, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> str:
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#666"/></marker></defs>',
     ]
-    parts += [_arrow(at[start], at[end], label) for start, end, label in arrows]
+    parts += [_arrow(at[start], at[end], label, wide) for start, end, label in arrows]
     for name, _, _, kind, text in boxes:
         x, y = at[name]
-        parts.append(f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{WIDE}" height="{HIGH}" rx="6"/>')
+        parts.append(f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{wide}" height="{HIGH}" rx="6"/>')
         lines = text.split("\n")
         for number, line in enumerate(lines):
             below = y + HIGH / 2 + 5 + 16 * (number - (len(lines) - 1) / 2)
             small = ' class="small"' if number else ""
-            parts.append(f'<text{small} x="{x + WIDE / 2:g}" y="{below:.1f}">{escape(line)}</text>')
+            parts.append(f'<text{small} x="{x + wide / 2:g}" y="{below:.1f}">{escape(line)}</text>')
     return "\n".join((*parts, "</svg>\n"))
 
 
-def _arrow(start: tuple[float, float], end: tuple[float, float], label: str) -> str:
+def _arrow(start: tuple[float, float], end: tuple[float, float], label: str, wide: int) -> str:
     """From the nearer side of one box to that of another."""
     (x1, y1), (x2, y2) = start, end
     if abs(x2 - x1) >= abs(y2 - y1):
-        x1, x2 = (x1 + WIDE, x2) if x2 > x1 else (x1, x2 + WIDE)
+        x1, x2 = (x1 + wide, x2) if x2 > x1 else (x1, x2 + wide)
         y1, y2 = y1 + HIGH / 2, y2 + HIGH / 2
     else:
-        x1, x2 = x1 + WIDE / 2, x2 + WIDE / 2
+        x1, x2 = x1 + wide / 2, x2 + wide / 2
         y1, y2 = (y1 + HIGH, y2) if y2 > y1 else (y1, y2 + HIGH)
     line = f'<path class="line" d="M{x1:g} {y1:g} L{x2:g} {y2:g}" marker-end="url(#tip)"/>'
     beside = 0 if abs(x2 - x1) >= abs(y2 - y1) else 6
@@ -74,7 +75,7 @@ def concepts() -> dict[str, str]:
         boxes = [(box, float(x), float(y), kind, text.replace(" / ", "\n")) for box, x, y, kind, text in rows]
         ends = (line.partition(" > ")[::2] for line in said["arrows"].strip().splitlines())
         arrows = [(start, *end.partition(" ")[::2]) for start, end in ends]
-        found[name] = drawing(said["title"], boxes, arrows)
+        found[name] = drawing(said["title"], boxes, arrows, said.get("wide", WIDE))
     return found
 
 
