@@ -129,7 +129,10 @@ ESTIMATES = {
 
 def test_all_commands_with_an_estimate_are_listed() -> None:
     names = {
-        name for name, command in COMMANDS.commands.items() for param in command.params if "--estimate" in param.opts
+        name
+        for name in COMMANDS.list_commands(None)
+        for param in COMMANDS.get_command(None, name).params
+        if "--estimate" in param.opts
     }
     assert names == set(ESTIMATES)
 

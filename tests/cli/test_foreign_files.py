@@ -22,7 +22,8 @@ TEXT = "The moon causes the tide. Salt is in the sea."
 
 
 def commands(group: Any = COMMANDS, *parents: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)  # imported when it is asked for
         if hasattr(command, "commands"):
             yield from commands(command, *parents, name)
         else:

@@ -92,8 +92,8 @@ def test_help_all_describes_what_help_only_names(spolia: Spolia, monkeypatch: py
 
 def leaf_commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     if hasattr(command, "commands"):
-        for name, inner in command.commands.items():
-            yield from leaf_commands(inner, (*words, name))
+        for name in command.list_commands(None):
+            yield from leaf_commands(command.get_command(None, name), (*words, name))
     else:
         yield words, command
 

@@ -42,10 +42,7 @@ HIDDEN = {"fail-points": "doctor:fail_points"}
 
 
 class Commands(HelpGroup):
-    """Group of all commands. With `--json`, wrong usage too prints one JSON object.
-
-    Wrong usage too is one JSON object where `--json` is written.
-    """
+    """Group of all commands. With `--json`, wrong usage too prints one JSON object."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
