@@ -44,7 +44,7 @@ class Counts:
     starts: Keys  # int64[terms + 1], where the entries of each term begin
     nodes: Positions  # int32[entries], positions in `keys` of the nodes that hold the term, ascending
     counts: Numbers  # float64[entries], how often each does
-    lengths: Numbers  # float64[n], terms in each node
+    lengths: Numbers  # float64[n], terms in each node, repeated ones counted
     readable: Mask | None = None  # bool[n], the nodes that count, for somebody who may not read all; None for all
 
     @classmethod
