@@ -62,7 +62,7 @@ from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.generation.reader import Reader
 from spolia.indexing.sync.sync import sync
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.sweeps import SweepScores
@@ -138,9 +138,9 @@ class ScoreMatrix:
         return float(self.step_us[steps[steps >= 0]].sum())
 
 
-def candidates_of() -> Candidates:
+def candidates_of() -> FlowTable:
     """The flows with the numbers of the matrix, without an index."""
-    candidates = Candidates(Space(space(Corpus("pool.spolia"))))
+    candidates = FlowTable(Space(space(Corpus("pool.spolia"))))
     assert candidates.all_flows  # looked at: that numbers them
     return candidates
 
@@ -248,7 +248,7 @@ def measured(
     all_flows = list(candidates.all_flows)
     assert all_flows == list(range(len(all_flows)))
     names = list(candidates.space.places)
-    points = np.array([[point.get(name, -1) for name in names] for point in candidates.points], np.int8)
+    points = np.array([[point.get(name, -1) for name in names] for point in candidates.point_by_number], np.int8)
     steps, step_us = costs(candidates, items[:TIMED])
     values: list[NDArray[np.float64]] = []
     answers: list[NDArray[np.float16]] = []
@@ -288,7 +288,7 @@ def measured(
 # What steps cost.
 
 
-def costs(candidates: Candidates, items: Sequence[Item]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def costs(candidates: FlowTable, items: Sequence[Item]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The steps of each flow by number, and what each takes, timed alone."""
     numbers: dict[tuple[bytes, bytes], int] = {}
     sums: list[float] = []

@@ -49,7 +49,7 @@ from spolia.evaluation.simulation.profile import Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.generation.reader import Reader
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.contexts import Contexts, ReaderFlow
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.score_board import Board, ScoreRows
@@ -97,7 +97,7 @@ def space(chunks: NodeGroup, reader: SimulatedReader) -> Operator[Query, Answer]
 class PaidGrid:
     """Every score of the space, the context that each flow shows, and how good that is."""
 
-    candidates: Candidates
+    candidates: FlowTable
     scores: Floats
     contexts: Contexts
 
@@ -109,7 +109,7 @@ class PaidGrid:
         reader = SimulatedReader.from_data(data, items, Profile(miss=0.1, lure=0.2))
         objectives = Objectives.from_measures(MEASURE)
         asked_items = [item for item in items if all(entry.applies(item) for entry in objectives.measures)]
-        candidates = Candidates(Space(space(index_passages(data, folder=folder / "stores"), reader)))
+        candidates = FlowTable(Space(space(index_passages(data, folder=folder / "stores"), reader)))
         run, flows = Run(share=64 << 20), list(candidates.all_flows)
         contexts = Contexts(candidates, lambda flow: asked_items, len(asked_items), run)
         groups, values = contexts.groups(flows), np.zeros((len(flows), len(asked_items)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator, Then
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
 from spolia.types import Ranking
 
@@ -51,7 +51,7 @@ class ScoreGrid:
         answers: by flow and question the F1 of what a simulated reader answers.
     """
 
-    candidates: Candidates
+    candidates: FlowTable
     points: Ints
     scores: Floats
     sets: NDArray[np.str_]
@@ -79,7 +79,7 @@ class ScoreGrid:
         once = np.zeros(len(self.step_us) + 1)
         for column in self.steps.T:
             np.maximum.at(once, column, board.question_counts[: len(column)])
-        return float(once[:-1] @ self.step_us / board.questions / self.step_us.sum())
+        return float(once[:-1] @ self.step_us / board.question_total / self.step_us.sum())
 
     def calls(self, board: Board, asked: Ints) -> float:
         """Calls of a reader, as a share of those of the grid: a context that was read is not read again."""
@@ -131,10 +131,12 @@ class ScoreGrid:
         places = {
             f"place {position}": [f"candidate {index}" for index in range(size)] for position, size in enumerate(sizes)
         }
-        candidates = Candidates(
+        candidates = FlowTable(
             Space(Then(*(Setting(name).vary(name, taken=place_values) for name, place_values in places.items())))
         )
-        points = np.array([[candidates.points[flow][name] for name in places] for flow in candidates.all_flows])
+        points = np.array(
+            [[candidates.point_by_number[flow][name] for name in places] for flow in candidates.all_flows]
+        )
         logit = random.normal(2.0, 3.0, questions) + random.normal(0, effects / 10, (len(points), 1))
         for place, size in enumerate(sizes):
             alone = random.normal(0, effects * random.exponential(), (size, 1)) + random.normal(

@@ -22,7 +22,7 @@ from matrix import DATA, MEASURE, ScoreMatrix, candidates_of
 
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.experiment.flows import portable_notation
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.earlier_studies import SHIPPED, SpaceNames, StudyRecord, question_marks
 
 MATRICES = [Path(__file__).parents[1] / "results" / "optimizer" / "real.npz"]
@@ -30,7 +30,7 @@ KEPT = 8
 """Flows of each data set."""
 
 
-def records(matrix: ScoreMatrix, candidates: Candidates) -> list[StudyRecord]:
+def records(matrix: ScoreMatrix, candidates: FlowTable) -> list[StudyRecord]:
     """One for each data set of a matrix."""
     if str(matrix.space) != portable_notation(candidates.space.flow):
         raise SystemExit("The matrix is of another space than space.py. Make it again: matrix.py --out FILE.")
@@ -39,7 +39,7 @@ def records(matrix: ScoreMatrix, candidates: Candidates) -> list[StudyRecord]:
         means = matrix.scores[:, matrix.sets == name].mean(axis=1)
         best = np.argsort(-means, kind="stable")[:KEPT].tolist()
         questions = question_marks(DataSet(str(DATA / name)).items())
-        choices = tuple(names.choices(candidates.points[flow]) for flow in best)
+        choices = tuple(names.choices(candidates.point_by_number[flow]) for flow in best)
         scores = tuple(float(means[flow]) for flow in best)
         studies.append(StudyRecord(names.places, choices, scores, (MEASURE,), questions, name))
     return studies

@@ -81,9 +81,9 @@ def space(corpus: Corpus) -> Operator[Query, Ranking]:
 
 if __name__ == "__main__":
     from spolia.core.combinators.space import Space
-    from spolia.optimizer.candidates import Candidates
+    from spolia.optimizer.candidates import FlowTable
 
-    found = Candidates(Space(space(Corpus("pool.spolia"))))
+    found = FlowTable(Space(space(Corpus("pool.spolia"))))
     print(len(found.all_flows), "flows")
     for name, place in found.space.places.items():
         print(f"{name}: {len(place.values)}")

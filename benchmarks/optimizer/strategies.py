@@ -99,7 +99,7 @@ def play(
         return None
     calls = grid.calls(board, numbers) if seed < CALLED else np.nan
     regret = 100 * (grid.truth.max() - grid.truth[chosen])
-    return Played(regret, grid.spent(board), board.rows_spent / board.questions / len(grid.points), calls)
+    return Played(regret, grid.spent(board), board.rows_spent / board.question_total / len(grid.points), calls)
 
 
 OBJECTIVE = Objectives((parse_measure("nDCG@10"),))

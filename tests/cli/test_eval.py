@@ -313,7 +313,7 @@ def test_in_a_narrow_terminal_no_heading_of_the_times_is_cut(
 @pytest.mark.slow
 def test_again_takes_nothing_from_the_cache_so_that_it_is_timed(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     flow = tmp_path / "answering.yaml"
-    flow.write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
+    flow.write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20, embedder: MiniLM}\n")
     rows = [
         json.loads(line) | {"answers": ["the moon"]} for line in (data / "questions.jsonl").read_text().splitlines()
     ]
@@ -332,7 +332,7 @@ def test_where_answers_go_to_be_judged_is_said(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     flow = tmp_path / "answering.yaml"
-    flow.write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
+    flow.write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20, embedder: MiniLM}\n")
     rows = [
         json.loads(line) | {"answers": ["the moon"]} for line in (data / "questions.jsonl").read_text().splitlines()
     ]

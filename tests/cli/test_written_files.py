@@ -197,6 +197,19 @@ HINTS = re.compile(
 )
 
 
+IN_MEMORY_OR_DATABASE = (
+    "self.writer",
+    "self.staging",
+    "layout",
+    "self.layout",
+    "replies",
+    "cache",
+    "self.bases",
+    "documents.bases",
+)
+"""What has a method of the same name and writes no file itself."""
+
+
 def to_a_server(call: ast.Call) -> bool:
     """Whether a connection leads to the address of a PostgreSQL server."""
     return isinstance(call.func, ast.Name) and ast.unparse(call.args[0]) in ("address", "self.address")
@@ -213,7 +226,7 @@ def writes(call: ast.Call) -> bool:
         or (name in OPENERS and "O_CREAT" in ast.unparse(call))
         or (name == "connect" and receiver in ("", "sqlite3", "record_files") and not to_a_server(call))
         or (name == "write" and receiver == "checksums")
-        or (name in WRITERS and receiver not in ("self.writer", "layout", "self.layout"))
+        or (name in WRITERS and receiver not in IN_MEMORY_OR_DATABASE)
     )
 
 

@@ -186,7 +186,7 @@ def test_a_saved_point_gives_equal_operators_equal_values_or_is_refused(
     parts: list[Any], more: list[Any], how: int, random: Random
 ) -> None:
     flow = _flow_of(parts, 0)
-    point = Space(flow).draw(random)
+    point = Space(flow).draw_point(random)
     changed = [*parts, *(part for part in more if part not in parts)][random.randrange(2) :]
     random.shuffle(changed)
     try:
@@ -232,7 +232,7 @@ def test_operators_that_are_decided_together_count_once_with_all_that_is_inside_
     space = Space(flow)
     assert space.size == len(list(space.points())) == 3 * 2 * 2 + 1
     random = Random(0)
-    counter = Counter(space.draw(random)["n"] for _ in range(260))
+    counter = Counter(space.draw_point(random)["n"] for _ in range(260))
     assert 225 < counter[0] < 255  # 12 of 13
     assert Space(Choice(flow, Identity(), name="outer")).size == 14
 
@@ -257,7 +257,7 @@ def test_points_of_a_huge_space_are_drawn_and_are_valid() -> None:
     assert space.size == 100**12 > 10**23
     random = Random(0)
     for _ in range(20):
-        point = space.draw(random)
+        point = space.draw_point(random)
         assert isinstance(space.decide(point)(1), int)
         assert space.complete(point) == point
         for number in range(12):
@@ -282,7 +282,7 @@ def test_random_points_are_about_equally_likely() -> None:
     valid = {tuple(point.items()) for point in space.points() if _is_valid(space, point)}
     assert len(valid) == (1 + 3) * 3
     random, draws = Random(3), 2400
-    counter = Counter(tuple(space.draw(random).items()) for _ in range(draws))
+    counter = Counter(tuple(space.draw_point(random).items()) for _ in range(draws))
     assert counter.keys() == valid
     assert all(abs(count - draws / 12) < 60 for count in counter.values())  # 4.4 standard deviations
 
@@ -306,7 +306,7 @@ def test_every_point_and_neighbour_is_one_of_those_that_settling_lists(parts: li
     points = list(space.points())
     assert len(points) == space.size
     listed = {decided.digest for _, decided in space.settle()}
-    point = space.draw(Random(seed))
+    point = space.draw_point(Random(seed))
     assert point in points
     assert space.default in points
     assert space.decide(point).digest in listed

@@ -104,7 +104,7 @@ def test_a_trace_has_kinds_in_place_of_what_is_redacted(tmp_path: Path) -> None:
     (tmp_path / "notes" / "harbour.md").write_text(TEXT)
     corpus = Corpus(str(tmp_path / "n.spolia"))
     sync(str(tmp_path / "notes"), corpus, readers=redacting_readers(Patterns()), embedder=HashingEmbedder())
-    flow = Dense(corpus.group(), HashingEmbedder()) >> Extract()
+    flow = Dense(corpus.group(), HashingEmbedder()) >> Extract(embedder=HashingEmbedder())
     with Runs(tmp_path / "runs.db", values=True, redact=make_redaction(Patterns())) as runs:
         for _ in range(2):
             with Run(journal=runs.journal, cache=runs.cache) as run:

@@ -513,7 +513,7 @@ def test_r2_similarities_of_all_four_kinds_and_chinese_words(corpus: Corpus) -> 
     embedder = HashingEmbedder()
     group = corpus.group("near", Definition(Sentences(), embeddings=(Embedding(embedder),)))
     query = Query("Milestones stood beside them.")
-    for function in (letters, letters.but(from_function="s"), rank):
+    for function in (letters, letters.but(of="s"), rank):
         scores = [hit.score for hit in BySimilarity(group, function, 5)(query)]
         assert scores == sorted(scores, reverse=True)
     for function in (distance, cosines):

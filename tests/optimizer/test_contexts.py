@@ -14,7 +14,7 @@ from spolia.journal import Runs
 from spolia.journal.cache import Cache
 from spolia.models.http.chat import ChatModel
 from spolia.models.prompting.stand_in_models import ScriptedModel
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.contexts import Contexts
 from spolia.optimizer.progress import StudyProgress
 from spolia.optimizer.score_board import Board, ScoreRequest, ScoreRows
@@ -60,7 +60,7 @@ def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_reader
     with OpenAIServer(ServedReply("gold")) as server:
         tuned_flow = tune(space(ChatModel("m", server.url)), items, "EM")
         request_count = len(server.requests)
-    flows = Candidates(Space(space(MODEL)))
+    flows = FlowTable(Space(space(MODEL)))
     distinct = prompts_of([flows.flows[flow] for flow in flows.all_flows], items)
     assert tuned_flow.rows == tuned_flow.flows * len(items)
     assert tuned_flow.spent.calls == request_count == len(distinct) < 0.2 * tuned_flow.rows
@@ -68,7 +68,7 @@ def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_reader
 
 
 def test_contexts_are_numbered_by_what_would_be_sent() -> None:
-    items, candidates = questions(5), Candidates(Space(space(MODEL)))
+    items, candidates = questions(5), FlowTable(Space(space(MODEL)))
     contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
     flows = list(candidates.all_flows)
     numbers = contexts.numbers(flows)
@@ -80,7 +80,7 @@ def test_contexts_are_numbered_by_what_would_be_sent() -> None:
 
 
 def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
-    items, candidates = questions(5), Candidates(Space(space(MODEL)))
+    items, candidates = questions(5), FlowTable(Space(space(MODEL)))
     contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
     flows = list(candidates.all_flows)
     board = Board(candidates, len(items), 1000, contexts=contexts)
@@ -100,7 +100,7 @@ def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
 
 
 def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_asked() -> None:
-    items, candidates = questions(40), Candidates(Space(space(MODEL)))
+    items, candidates = questions(40), FlowTable(Space(space(MODEL)))
     contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
     flows = list(candidates.all_flows)
     scores = 0.2 + 0.6 * contexts.quality(flows)
@@ -116,15 +116,18 @@ def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_aske
 
 
 def test_a_search_begins_with_flows_whose_contexts_hold_the_gold_and_others_as_they_are_drawn() -> None:
-    items, candidates = questions(40), Candidates(Space(space(MODEL)))
+    items, candidates = questions(40), FlowTable(Space(space(MODEL)))
     contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
     flows = list(candidates.all_flows)
     quality = contexts.quality(flows).mean(axis=1)
-    best = Board(candidates, 40, 1000, contexts=contexts).draw(5)
+    best = Board(candidates, 40, 1000, contexts=contexts).draw_promising(5)
     assert sorted(quality[best], reverse=True) == sorted(quality, reverse=True)[:5]
-    assert sorted(Board(candidates, 40, 1000).draw(5)) != sorted(best)
+    assert sorted(Board(candidates, 40, 1000).draw_promising(5)) != sorted(best)
     contexts._quality[contexts._compute_rows(flows[::2])] = np.nan  # flows of another kind
-    drawn_flows, mixed = Board(candidates, 40, 1000).draw(6), Board(candidates, 40, 1000, contexts=contexts).draw(6)
+    drawn_flows, mixed = (
+        Board(candidates, 40, 1000).draw_promising(6),
+        Board(candidates, 40, 1000, contexts=contexts).draw_promising(6),
+    )
     assert [flow for flow in mixed if flow in flows[::2]] == [flow for flow in drawn_flows if flow in flows[::2]]
 
 
@@ -160,7 +163,7 @@ def test_a_share_of_a_space_with_readers_is_one_of_its_calls() -> None:
 
 
 def _flows() -> list[Operator[Query, Any]]:
-    candidates = Candidates(Space(space(MODEL)))
+    candidates = FlowTable(Space(space(MODEL)))
     return [candidates.flows[flow] for flow in candidates.all_flows]
 
 

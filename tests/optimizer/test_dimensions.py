@@ -294,7 +294,7 @@ def test_a_space_of_10_to_the_23_flows_is_drawn_from_and_walked_without_being_li
         flow = flow >> place
     space = Space(flow)
     assert space.size == 10**23
-    point = space.draw(Random(1))
+    point = space.draw_point(Random(1))
     near = list(space.neighbours(point))
     assert len(near) < 22 * 2 + 10
     for neighbour in near:

@@ -12,7 +12,7 @@ from spolia import BM25, Choice, Corpus, Cut, Identity, Item, Ranking, step
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.earlier_studies import EarlierStudies, SpaceNames, question_marks
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.tuned_flow import TunedFlow
@@ -109,13 +109,13 @@ def test_the_names_of_a_space_are_the_same_over_every_corpus() -> None:
     def names(path: str) -> SpaceNames:
         group = Corpus(path).group("chunk")
         either = Choice(BM25(group), BM25(Corpus(path).group("short")))
-        return SpaceNames(Candidates(Space(either >> Cut().vary(top_k=(1, 2)) >> Cut().vary(top_k=(1, 2, 3)))))
+        return SpaceNames(FlowTable(Space(either >> Cut().vary(top_k=(1, 2)) >> Cut().vary(top_k=(1, 2, 3)))))
 
     space_names, other_space_names = names("a.spolia"), names("somewhere/else.spolia")
     assert space_names.places == other_space_names.places
     assert len(space_names.candidates.all_flows) == len(other_space_names.candidates.all_flows) == 12
-    assert space_names.choices(space_names.candidates.points[5]) == other_space_names.choices(
-        other_space_names.candidates.points[5]
+    assert space_names.choices(space_names.candidates.point_by_number[5]) == other_space_names.choices(
+        other_space_names.candidates.point_by_number[5]
     )
     assert {"Cut.top_k#1", "Cut.top_k#2"} < space_names.places.keys()
 

@@ -14,7 +14,7 @@ from spolia.core.combinators import Branch, Choice, Identity
 from spolia.core.combinators.space import Space
 from spolia.evaluation.experiment.execution import ask
 from spolia.indexing.sync.texts import add_texts
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.post_retrieval.selection import Cut
 from spolia.retrieval.bm25 import BM25
@@ -59,7 +59,7 @@ def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, m
     branch = Branch(BM25(chunks, source="words"), TFIDF(chunks, source="other")) >> ReciprocalRankFusion()
     space = Choice(BM25(chunks), branch, name="arms") >> Choice(Identity(), Cut(1), name="cut")
     whole = matrix.measured(space, items)
-    candidates = Candidates(Space(space))
+    candidates = FlowTable(Space(space))
     flows = [candidates.flows[number] for number in candidates.all_flows]
     assert len(np.unique(whole.scores)) > 2
     np.testing.assert_array_equal(whole.scores, ask(flows, items, matrix.MEASURE).scores[:, :, 0])
@@ -80,6 +80,6 @@ def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, m
 
 @pytest.mark.slow
 def test_flows_have_the_numbers_of_a_study(tmp_path: Path, matrix: Any) -> None:
-    here = Candidates(Space(matrix.space(Corpus(str(tmp_path / "other.spolia")))))
+    here = FlowTable(Space(matrix.space(Corpus(str(tmp_path / "other.spolia")))))
     assert len(here.all_flows) >= 500
-    assert here.points == matrix.candidates_of().points
+    assert here.point_by_number == matrix.candidates_of().points

@@ -12,7 +12,7 @@ import pytest
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
 from spolia.errors import MissingExtra
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.model_based import HierarchicalBandit, TreeParzen
 from spolia.optimizer.plan import STRATEGIES
 from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
@@ -61,7 +61,7 @@ def planted() -> Floats:
     return np.asarray(1 / (1 + np.exp(-1.5 * logit)))
 
 
-def matrix_source(candidates: Candidates, order: Sequence[int]) -> ScoreSource:
+def matrix_source(candidates: FlowTable, order: Sequence[int]) -> ScoreSource:
     def source(flows: Sequence[int], questions: range) -> ScoreRows:
         rows = [[(PLACES[n].index(getattr(candidates.flows[f], n))) for n in PLACES] for f in flows]
         values = planted()[tuple(np.array(rows).T)][:, [order[question] for question in questions]]
@@ -78,7 +78,7 @@ def study(strategy: Strategy, seed: int, share: float, prior: Sequence[dict[str,
     flow: Operator[Query, Ranking] = Named()
     for name, values in PLACES.items():
         flow = flow.vary(name, **{name: [*values]})
-    candidates = Candidates(Space(flow))
+    candidates = FlowTable(Space(flow))
     board = Board(candidates, QUESTIONS, share * 640 * QUESTIONS, seed, candidates.find_near(prior))
     order = Random(seed).sample(range(QUESTIONS), QUESTIONS)
     return board, find_best(strategy, board, matrix_source(candidates, order))
@@ -192,7 +192,7 @@ def test_a_race_keeps_the_best_and_stops_asking_those_that_are_shown_to_be_worse
 
 @pytest.mark.slow
 def test_a_race_among_flows_that_are_nearly_equal_drops_the_best_in_at_most_5_of_100_studies() -> None:
-    candidates = Candidates(Space(Named().vary("words", words=[*PLACES["words"]])))
+    candidates = FlowTable(Space(Named().vary("words", words=[*PLACES["words"]])))
     random, dropped = np.random.default_rng(0), 0
     for _ in range(300):
         values = (random.random((8, QUESTIONS)) < 0.6) * random.random(QUESTIONS)  # all as good as the first

@@ -55,7 +55,7 @@ def test_a_rival_whose_least_budget_is_below_a_regret_gives_no_ratio_and_ours_a_
     row = played.ratio(above, crossing, 0.75)
     assert row["is a bound"]
     assert 0 < row["ratio"] < 1
-    row = played.ratio(crossing, above, 0.75, least=True)
+    row = played.ratio(crossing, above, 0.75, is_bound=True)
     assert (row["rival"], row["is a bound"]) == (0.01, False)
     assert row["ratio"] == pytest.approx(100 * row["ours"])
 
@@ -80,7 +80,7 @@ def test_a_fast_race_ends_as_that_of_tune(played: Any, seed: int) -> None:
     left, share = played.FastRace(grid)(questions)
     board, chosen = played.studied(grid, race, 1.0, questions, seed)
     last = int(board.question_counts.max())
-    assert left.tolist() == sorted(race.kept(board, np.flatnonzero(board.question_counts == last).tolist(), last))
+    assert left.tolist() == sorted(race.drop_worse(board, np.flatnonzero(board.question_counts == last).tolist(), last))
     assert share == pytest.approx(board.spent / 90 / 200)
     assert share < 1
     assert chosen in left

@@ -33,7 +33,7 @@ from spolia.generation.reader import Reader
 from spolia.indexing.sync.texts import add_texts
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.optimizer.budget import TuningBudget
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.progress import StudyProgress
@@ -126,11 +126,11 @@ def test_few_questions_all_choose_and_the_score_is_corrected_for_that() -> None:
 
 
 def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_asked() -> None:
-    candidates = Candidates(Space(SPACE))
+    candidates = FlowTable(Space(SPACE))
     board, better = Board(candidates, 40, 600), {"skill": [0.0, 0.1, 0.2, 0.3], "luck": [0.0, 0.0, -0.3]}
 
     def additive(flows: Sequence[int], asked: range) -> ScoreRows:
-        points = [candidates.points[flow] for flow in flows]
+        points = [candidates.point_by_number[flow] for flow in flows]
         own = np.array([sum(values[point[place]] for place, values in better.items()) for point in points])
         return ScoreRows(own[:, None] - np.array([question % 7 / 10 for question in asked]), np.zeros((len(flows), 2)))
 
@@ -229,7 +229,7 @@ def test_the_curve_of_a_report_takes_the_room_that_its_numbers_need() -> None:
 
 
 def test_a_sweep_scores_as_an_experiment_does() -> None:
-    candidates, items = Candidates(Space(SPACE)), questions(12)
+    candidates, items = FlowTable(Space(SPACE)), questions(12)
     with ScoreStore() as store:
         scores = FlowScores(candidates, items, Objectives.from_measures("nDCG@3"), Run(share=True), store)
         swept = scores(candidates.all_flows, range(4, 12))
@@ -269,7 +269,7 @@ def test_gold_at_the_same_places_is_measured_once_and_right(drawn: list[Any]) ->
         for index, (_, gold_groups, of_each) in enumerate(drawn)
     ]
     space = Drawn(tuple(swept for swept, *_ in drawn)) >> Cut().vary("most", top_k=[None, 1, 3])
-    candidates = Candidates(Space(space))
+    candidates = FlowTable(Space(space))
     with ScoreStore() as store:
         swept = FlowScores(candidates, items, Objectives.from_measures(RANKED), Run(share=True), store)(
             candidates.all_flows, range(len(items))
@@ -287,7 +287,7 @@ def test_gold_that_names_files_is_found_in_a_sweep_as_in_an_experiment(tmp_path:
         Item(f"q{index}", f"When was lighthouse {index} lit?", gold=((f"text:{index}.md",),)) for index in range(4)
     ]
     space = Choice(*(BM25(corpus.group()) for corpus in corpora), name="store") >> Cut().vary("most", top_k=[1, 4])
-    candidates = Candidates(Space(space))
+    candidates = FlowTable(Space(space))
     with ScoreStore() as store:
         scores = FlowScores(candidates, items, Objectives.from_measures("MRR"), Run(share=True), store)
         swept = scores(candidates.all_flows, range(4))
@@ -446,7 +446,7 @@ def test_a_flow_that_breaks_in_a_sweep_is_left_out_and_the_others_are_still_swep
             raise RuntimeError("no server")
 
     with ScoreStore() as store:
-        candidates = Candidates(Space(Choice(Finds(), Breaks(), Finds(skill=2), name="search")))
+        candidates = FlowTable(Space(Choice(Finds(), Breaks(), Finds(skill=2), name="search")))
         scores = FlowScores(candidates, questions(12), Objectives.from_measures("MRR"), Run(share=True), store)
         values = scores(candidates.all_flows, range(12)).values
         assert np.isneginf(values[1]).all()
@@ -473,7 +473,7 @@ def test_a_flow_that_is_degraded_in_a_sweep_is_asked_as_an_experiment_asks_it() 
             return super().apply(value)
 
     flow = Branch(Down(), Finds(luck=2), min_arms=1) >> ReciprocalRankFusion()
-    candidates = Candidates(Space(Choice(flow, Finds(), name="search")))
+    candidates = FlowTable(Space(Choice(flow, Finds(), name="search")))
     with ScoreStore() as store:
         scores = FlowScores(candidates, questions(12), Objectives.from_measures("MRR"), Run(share=True), store)
         values = scores(candidates.all_flows, range(12)).values
@@ -589,7 +589,7 @@ def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_
 def test_a_varied_candidate_is_told_apart_in_few_words() -> None:
     search = BM25(Corpus("notes.spolia").group(), top_k=10)
     options = search, search.vary(top_k=[3, 20]), search.vary(source=["a", "b"])
-    texts = Candidates(Space(Choice(*options, name="search"))).candidate_texts("search")
+    texts = FlowTable(Space(Choice(*options, name="search"))).candidate_texts("search")
     assert texts == ["BM25", "BM25 with top_k varied", "BM25 with source varied"]
 
 
@@ -654,7 +654,7 @@ def test_greedy_combines_measures_as_it_is_told() -> None:
 def test_models_first_begins_with_the_places_that_ask_models() -> None:
     model = ScriptedModel((("", "none"),))
     readers = Choice(Reader(model), Reader(model, max_passages=2), name="reader")
-    space = Candidates(Space(Finds().vary("skill", skill=[0, 1]) >> readers))
+    space = FlowTable(Space(Finds().vary("skill", skill=[0, 1]) >> readers))
     assert [*ModelsFirst().order_places(space)] == ["reader", "skill"]
 
 

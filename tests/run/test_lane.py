@@ -19,7 +19,7 @@ from spolia.journal import Cache, Runs
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
 from spolia.run import lane as lane_module
-from spolia.run.lane import count_reasons, step_names
+from spolia.run.lane import count_reasons, numbered_step_names
 from spolia.types import Answer, Chain, Hit, Node, Query, Ranking, Usage
 from tests.cases import check_each
 
@@ -224,8 +224,8 @@ def test_what_fails_is_counted_at_the_step_of_the_flow_in_which_it_fails(
 def test_two_steps_of_one_class_are_told_apart() -> None:
     flow = Branch(ReciprocalRankFusion(top_k=3), ReciprocalRankFusion(top_k=4), min_arms=1)
     same = Branch(shout, shout.but(), min_arms=1)
-    assert list(step_names(flow).values()) == ["Branch", "ReciprocalRankFusion 1", "ReciprocalRankFusion 2"]
-    assert list(step_names(same).values()) == ["Branch", "shout 1", "shout 2"]
+    assert list(numbered_step_names(flow).values()) == ["Branch", "ReciprocalRankFusion 1", "ReciprocalRankFusion 2"]
+    assert list(numbered_step_names(same).values()) == ["Branch", "shout 1", "shout 2"]
 
 
 def test_a_flow_is_walked_through_once_and_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from spolia.core.operator import Operator, walk_values
 from spolia.core.run_context import degrade
 from spolia.errors import QueryError
 from spolia.run import Run
-from spolia.run.lane import step_names
+from spolia.run.lane import numbered_step_names
 
 OUTCOMES = ("worked", "failed", "partly", "in vain", "raised")
 NUMBERS = count()
@@ -99,5 +99,5 @@ def test_the_account_of_a_question_has_what_each_step_did(
 
 def name_leaves(flow: Operator[int, int]) -> list[tuple[int, str]]:
     """The number of each leaf, and what the account calls it."""
-    names = step_names(flow)
+    names = numbered_step_names(flow)
     return [(leaf.number, names[id(leaf)]) for leaf in walk_values(flow) if isinstance(leaf, Leaf)]

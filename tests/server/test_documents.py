@@ -403,7 +403,7 @@ def meanwhile(work: Callable[[], None], documents: Documents) -> threading.Threa
         return cast(list[tuple[Any, ...]], ask(statement, rows))
 
     if has_to_wait(table):
-        table.transaction, table.ask = begin_with_documents, ask_meanwhile
+        table.transaction, table.ask = begun, ask_meanwhile
     thread = threading.Thread(target=work)
     thread.start()
     while thread.is_alive() and not comes.wait(0.01):

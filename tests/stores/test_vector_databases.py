@@ -118,7 +118,7 @@ def writers(work: str, corpus: Corpus, settings: Database, folder: Path, points:
 from importlib import import_module
 from pathlib import Path
 from spolia.stores import files
-from tests.stores.kills import ended, forked, told
+from tests.stores.kills import run_in_child, start_child, wait_for_child
 from tests.stores.test_vector_databases import *
 settings, folder = DATABASES[{DATABASES.index(settings)}], Path({str(folder)!r})
 import_module(settings.module)
@@ -127,8 +127,8 @@ for point in {tuple(points)!r}:
         files.arm(point)
         corpus = Corpus({corpus.path!r})
         {work}
-    assert ended(forked(work)) == -9, point
-    assert told(lambda: Corpus({corpus.path!r}).snapshot().check(), folder.with_name("told")) == [], point
+    assert wait_for_child(start_child(work)) == -9, point
+    assert run_in_child(lambda: Corpus({corpus.path!r}).snapshot().check(), folder.with_name("told")) == [], point
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()

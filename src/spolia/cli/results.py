@@ -8,7 +8,7 @@ from spolia.cli.screen import Renderable, Screen, indented, one_line, text, visi
 from spolia.core.markdown import MarkdownStream, disarm
 from spolia.core.operator import Operator
 from spolia.core.run_context import Done, Emitted, Retracted
-from spolia.run.lane import Lane, step_names
+from spolia.run.lane import Lane, numbered_step_names
 from spolia.stores.backends.rows import Unmade
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query, Ranking
@@ -35,7 +35,7 @@ def format_citations(answer: Answer) -> Iterator[Renderable]:
 
 def print_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
     """Say why the result is degraded, without repeating what the answer says itself."""
-    names = step_names(flow)
+    names = numbered_step_names(flow)
     reasons = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
     for line in dict.fromkeys(reasons):
         screen.say(line, "yellow")

@@ -364,10 +364,10 @@ def _span_columns(redact: Redaction | None, hits: dict[int, str], *row: Any) -> 
         error = redact_text(error, redact)
         notes, result = redact_json(notes, redact), redact_json(result, redact)
     error_text = error and error.encode("utf-8", "replace").decode()  # SQLite takes no half of a character
-    return (run, span, parent, lane, step_name(op), *rest, error_text, notes, result)
+    return (run, span, parent, lane, step_type_name(op), *rest, error_text, notes, result)
 
 
-def step_name(op: Operator[Any, Any]) -> str:
+def step_type_name(op: Operator[Any, Any]) -> str:
     """Return the name of a step in spans: the id of its operator."""
     return _type_id(type(op))
 

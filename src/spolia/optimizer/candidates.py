@@ -18,7 +18,7 @@ LISTED_POINTS = 10_000
 """Points up to which a space is listed; of a larger one as many flows are drawn."""
 
 
-class Candidates:
+class FlowTable:
     """Flows that may be chosen, numbered in the order in which they are met. Points that give equal flows share a
     number, so that nothing is asked twice.
 
@@ -30,7 +30,7 @@ class Candidates:
     >>> @step
     ... def cut(text: str, *, at: int = 1) -> str:
     ...     return text[:at]
-    >>> candidates = Candidates(Space(Choice(Identity(), cut.vary(at=(1, 1, 2)), name="cutting")))
+    >>> candidates = FlowTable(Space(Choice(Identity(), cut.vary(at=(1, 1, 2)), name="cutting")))
     >>> list(candidates.all_flows), candidates.points
     ([0, 1, 2], [{'cutting': 0}, {'cutting': 1, 'cut.at': 0}, {'cutting': 1, 'cut.at': 2}])
     >>> candidates.neighbours(0), candidates.vary_place(1, "cut.at"), candidates.choices(2)
@@ -39,7 +39,7 @@ class Candidates:
 
     def __init__(self, space: Space[Query, Any], seed: int = 0) -> None:
         self.space, self.seed = space, seed
-        self.points: list[Point] = []
+        self.point_by_number: list[Point] = []
         self.flows: list[Operator[Query, Any]] = []
         self._numbers: dict[bytes, int] = {}
         self._number_by_point: dict[tuple[tuple[str, int], ...], int] = {}
@@ -49,7 +49,7 @@ class Candidates:
         try:
             self.number(space.default)
         except WiringError:  # candidates that do not go together
-            self.number(space.draw(Random(seed)))
+            self.number(space.draw_point(Random(seed)))
 
     def number(self, point: Point) -> int:
         """Return the number of the flow at a point; `WiringError` if the point gives none."""
@@ -59,13 +59,13 @@ class Candidates:
         flow = self.space.decide(point)
         index = self._number_by_point[key] = self._numbers.setdefault(flow.digest, len(self.flows))
         if index == len(self.flows):
-            self.points.append(point)
+            self.point_by_number.append(point)
             self.flows.append(flow)
         return index
 
     def choices(self, number: int) -> tuple[tuple[str, str], ...]:
         """Return the candidate that a flow takes at each place, as text."""
-        return tuple((name, self.candidate_texts(name)[index]) for name, index in self.points[number].items())
+        return tuple((name, self.candidate_texts(name)[index]) for name, index in self.point_by_number[number].items())
 
     def candidate_texts(self, place: str) -> list[str]:
         """Return the candidates of a place in few words, or in full where that does not tell them apart."""
@@ -110,18 +110,18 @@ class Candidates:
         """Return all flows, or a sample of a space with more than 10,000 points."""
         if self.is_listed:
             return sorted(set(self._valid_numbers(self.space.points())))
-        return sorted(self.draw(LISTED_POINTS, Random(self.seed)))
+        return sorted(self.draw_flows(LISTED_POINTS, Random(self.seed)))
 
-    def draw(self, count: int, random: Random) -> list[int]:
+    def draw_flows(self, count: int, random: Random) -> list[int]:
         """Draw at most `count` flows, each as likely as any other."""
         if self.is_listed:
             return random.sample(self.all_flows, min(count, len(self.all_flows)))
-        numbers = dict.fromkeys(self.number(self.space.draw(random)) for _ in range(count))
+        numbers = dict.fromkeys(self.number(self.space.draw_point(random)) for _ in range(count))
         return list(numbers)
 
     def neighbours(self, number: int) -> list[int]:
-        """Return the flows that differ in one place: numbers move to the next, all else to anything."""
-        numbers = dict.fromkeys(self._valid_numbers(self.space.neighbours(self.points[number])))
+        """Return the flows that differ in one place: a numeric value moves to the next one, any other to anything."""
+        numbers = dict.fromkeys(self._valid_numbers(self.space.neighbours(self.point_by_number[number])))
         return [flow for flow in numbers if flow != number]
 
     def sharing_searches(self, number: int) -> list[int]:
@@ -143,7 +143,7 @@ class Candidates:
 
     def vary_place(self, number: int, place: str) -> list[int]:
         """Return the flows with every candidate of one place, and the other places unchanged."""
-        point = self.points[number]
+        point = self.point_by_number[number]
         if place not in point:
             return [number]
         values = range(len(self.space.places[place].values))

@@ -17,7 +17,7 @@ from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.rank_measures import FullRecall
 from spolia.generation.prompt import fit_passages
 from spolia.generation.reader import Reader
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.orchestration.sweep import build_variant_runner, is_sweepable
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
@@ -87,7 +87,7 @@ class Contexts:
 
     def __init__(
         self,
-        candidates: Candidates,
+        candidates: FlowTable,
         items_for: Callable[[int], Sequence[Item]],
         questions: int,
         run: Run,
@@ -105,7 +105,7 @@ class Contexts:
         """Numbers that are taken."""
 
     @classmethod
-    def applies(cls, candidates: Candidates) -> bool:
+    def applies(cls, candidates: FlowTable) -> bool:
         """Return whether any flow of a space has a reader whose context can be known."""
         return any(ReaderFlow.from_flow(candidates.flows[flow]) is not None for flow in candidates.all_flows)
 

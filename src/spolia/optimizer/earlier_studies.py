@@ -15,7 +15,7 @@ from spolia import __version__, checksums
 from spolia.core.combinators.space import Point
 from spolia.core.plurals import several
 from spolia.evaluation.experiment.flows import content_fingerprints, searched_groups
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.strategies import WARM_FLOWS
@@ -133,12 +133,12 @@ class SpaceNames:
     >>> @step
     ... def shown(text: str, *, prompt: str = "Answer in one word.") -> str:
     ...     return prompt + text
-    >>> names = SpaceNames(Candidates(Space(Choice(Identity(), shown, name="shown"))))
+    >>> names = SpaceNames(FlowTable(Space(Choice(Identity(), shown, name="shown"))))
     >>> names.places, names.choices({"shown": 0}), names.point({"shown": "Identity", "cut": "1"})
     ({'shown': ('Identity', 'shown')}, {'shown': 'Identity'}, {'shown': 0})
     """
 
-    def __init__(self, candidates: Candidates) -> None:
+    def __init__(self, candidates: FlowTable) -> None:
         self.candidates, space = candidates, candidates.space
         paths = {group.corpus.path for group in searched_groups(space.flow)}
         bases = [name.partition("#")[0] for name in space.places]  # what follows is a hash, also of the corpus

@@ -21,7 +21,7 @@ from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, FAILED, SC
 from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.contexts import Contexts, make_sweepable
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.score_board import Floats, ScoreRows
@@ -68,7 +68,7 @@ class FlowScores:
         rows: scores computed now.
     """
 
-    candidates: Candidates
+    candidates: FlowTable
     items: Sequence[Item]
     objectives: Objectives
     run: Run

@@ -8,7 +8,7 @@ import numpy as np
 
 from spolia.deferred import optuna
 from spolia.errors import WiringError, require
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.score_board import Board, ScoreRequest
 from spolia.optimizer.strategies import Requests, Strategy
 
@@ -36,7 +36,7 @@ class TreeParzen(Strategy):
         best = len(board.objectives.best) if board.objectives else 1
         study, n, asked_flows = (  # NumPy's seeds have 32 bits
             self._create_study(optuna, best, board.random.randrange(2**32)),
-            board.questions,
+            board.question_total,
             list[int](),
         )
         for _ in range(TRIALS_PER_FLOW * ceil(board.left / n)):
@@ -63,7 +63,7 @@ class TreeParzen(Strategy):
             optuna.logging.set_verbosity(verbosity)
 
 
-def _suggest_flow(trial: Any, candidates: Candidates) -> int | None:
+def _suggest_flow(trial: Any, candidates: FlowTable) -> int | None:
     """Return the flow that a trial draws, place by place, since the places that matter depend on earlier ones; None if
     its candidates do not go together."""
     space, point = candidates.space, dict[str, int]()
@@ -123,17 +123,17 @@ class HierarchicalBandit(Strategy):
     alpha: float = 0.5
 
     def search(self, board: Board) -> Requests:
-        candidates, n = board.candidates, min(self.questions, board.questions)
+        candidates, n = board.candidates, min(self.questions, board.question_total)
         upper, lower = _Arms(self.alpha), _Arms(self.alpha)
         yield ScoreRequest([0], n)
         current, counts, asked_flows = 0, {0: n}, [0]
         while board.left > 0:
-            point = candidates.points[current]
+            point = candidates.point_by_number[current]
             arms = {
                 place: {
-                    (place, candidates.points[neighbour].get(place)): neighbour
+                    (place, candidates.point_by_number[neighbour].get(place)): neighbour
                     for neighbour in candidates.vary_place(current, place)
-                    if counts.get(neighbour, 0) < board.questions
+                    if counts.get(neighbour, 0) < board.question_total
                 }
                 for place in point
             }
@@ -144,7 +144,7 @@ class HierarchicalBandit(Strategy):
             flow_by_arm = arms[str(place)]
             candidate = lower.best(list(flow_by_arm))
             flow = next(option for arm, option in flow_by_arm.items() if arm == candidate)
-            question_count = min(board.questions, counts.get(flow, 0) + n)
+            question_count = min(board.question_total, counts.get(flow, 0) + n)
             if board.cost([flow], question_count) > board.left:
                 break
             yield ScoreRequest([flow], question_count)

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from spolia.checksums import recall
 from spolia.errors import BudgetSpent
 from spolia.optimizer.budget import CALLS, SECONDS, TOKENS, USD, RowCost
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.score_board import FIRST_QUESTIONS
@@ -118,12 +118,12 @@ class StudyEstimate(Value):
         return cls(plan.rows, reporting, *map(estimate_range, (CALLS, TOKENS, USD, SECONDS)))
 
 
-def asks_models(candidates: Candidates) -> bool:
+def asks_models(candidates: FlowTable) -> bool:
     """Return whether flows of the space ask language models."""
     return candidates.space.flow.calls() != 0
 
 
-def choose_pilot_flows(candidates: Candidates, prior: Sequence[int], seed: int) -> list[int]:
+def choose_pilot_flows(candidates: FlowTable, prior: Sequence[int], seed: int) -> list[int]:
     """Return the default flow, the best flow of earlier studies, and a few drawn ones."""
-    sample = candidates.draw(MODEL_FLOWS if asks_models(candidates) else FREE_FLOWS, Random(seed))
+    sample = candidates.draw_flows(MODEL_FLOWS if asks_models(candidates) else FREE_FLOWS, Random(seed))
     return list(dict.fromkeys([0, *prior[:1], *sample]))

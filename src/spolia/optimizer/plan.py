@@ -17,7 +17,7 @@ from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.protocols import LanguageModel, pricing_of
 from spolia.optimizer.budget import USD, RowCost, TuningBudget
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.contexts import Contexts
 from spolia.optimizer.model_based import HierarchicalBandit, TreeParzen
 from spolia.optimizer.objectives import Limit, Objectives
@@ -66,7 +66,7 @@ class TuningPlan:
         without_gold: how many are left out, because they have no gold for one of the measures.
     """
 
-    candidates: Candidates
+    candidates: FlowTable
     objectives: Objectives
     choosing: Sequence[Item]
     fresh: Sequence[Item]
@@ -113,7 +113,7 @@ class TuningPlan:
             {" ".join(item.question.casefold().split()): item for item in reversed(usable_items)}.values()
         )[::-1]
         copies, usable_items = len(usable_items) - len(different), different
-        candidates = Candidates(Space(flow), seed)
+        candidates = FlowTable(Space(flow), seed)
         choosing, fresh = _split_items(usable_items, seed, MINIMUM_TO_HOLD_OUT if len(objectives.best) == 1 else 0)
         if len(objectives.best) > 1 and not fresh:
             note = f" ({len(trained)} were left out: a part of a candidate was trained on them)" if trained else ""
@@ -237,7 +237,7 @@ def _refuse_unpriced(flow: Operator[Query, Any]) -> None:
             )
 
 
-def _refuse_space(candidates: Candidates, budget: TuningBudget | None, questions: int) -> None:
+def _refuse_space(candidates: FlowTable, budget: TuningBudget | None, questions: int) -> None:
     if not candidates.is_listed and (budget is None or budget.is_share):
         raise DataError(
             f"The space has about {candidates.size:.2g} points, too many to ask a share of them. Write a budget in "

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.contexts import FREE, Contexts
 from spolia.optimizer.objectives import CombineFunction, Objectives
 from spolia.types import Value
@@ -47,7 +47,7 @@ class Board:
 
     Args:
         candidates: the flows.
-        questions: how many questions there are.
+        question_total: how many questions there are.
         rows: how many scores may be asked for, all in all.
         seed: of what strategies draw.
         prior: flows that were best elsewhere, best first.
@@ -58,8 +58,8 @@ class Board:
 
     def __init__(
         self,
-        candidates: Candidates,
-        questions: int,
+        candidates: FlowTable,
+        question_total: int,
         rows: float,
         seed: int = 0,
         prior: Sequence[int] = (),
@@ -68,13 +68,13 @@ class Board:
     ) -> None:
         self.contexts, self._is_read = contexts, np.ones(FREE + 1, bool)
         self.objectives = objectives
-        self.candidates, self.questions, self.rows, self.prior = candidates, questions, rows, prior
+        self.candidates, self.question_total, self.rows, self.prior = candidates, question_total, rows, prior
         self.random = Random(seed)
         self.rows_spent, self.usd = 0, 0.0
         self.leaders: list[tuple[int, float, int]] = []
         """How many scores were asked for and what was paid when a request was answered, and the best of its flows."""
         self._question_counts = np.zeros(0, np.intp)
-        self._scores = np.zeros((0, questions, len(objectives.measures) if objectives else 1))
+        self._scores = np.zeros((0, question_total, len(objectives.measures) if objectives else 1))
         self._costs = np.zeros((0, 2))
         self._slope: Floats | None = None
 
@@ -93,10 +93,10 @@ class Board:
         """Return by flow and question the scores of the first measure; NaN where a flow was not asked."""
         return self._scores[:, :, 0]
 
-    def draw(self, count: int) -> list[int]:
+    def draw_promising(self, count: int) -> list[int]:
         """Draw at most `count` flows to begin with: at random, or, of those whose contexts are known, the ones that
         show their readers all the gold of the most questions. That is free, and such flows share contexts."""
-        sample = self.candidates.draw(count, self.random)
+        sample = self.candidates.draw_flows(count, self.random)
         if self.contexts is None:
             return sample
         all_flows = list(self.candidates.all_flows)
@@ -122,7 +122,9 @@ class Board:
         if self.contexts is not None:
             return self._affordable_unread(flows, rows, minimum)
         counts = np.sort(self._question_counts[list(flows)])
-        behind = np.searchsorted(counts, np.arange(self.questions), "right")  # flows that were not asked that question
+        behind = np.searchsorted(
+            counts, np.arange(self.question_total), "right"
+        )  # flows that were not asked that question
         return max(minimum, int(np.searchsorted(np.cumsum(behind), rows, "right")))
 
     def fill(self, request: ScoreRequest, source: ScoreSource) -> None:
@@ -130,7 +132,7 @@ class Board:
         compared."""
         self._grow()
         flows = np.array(list(dict.fromkeys(request.flows)), np.intp)
-        last = min(request.question_count, self.questions)
+        last = min(request.question_count, self.question_total)
         # Without flows there is nothing to ask.
         start, step = int(self._question_counts[flows].min(initial=last)), FIRST_QUESTIONS
         while start < last:
@@ -167,7 +169,7 @@ class Board:
     def _affordable_unread(self, flows: Sequence[int], rows: float, question_count: int) -> int:
         rows_left = rows - self._find_unread(flows, question_count).size
         while (
-            question_count < self.questions
+            question_count < self.question_total
             and (rows_left := rows_left - self._find_unread(flows, question_count + 1, question_count).size) >= 0
         ):
             question_count += 1
@@ -225,7 +227,7 @@ class Board:
         """Return how far flows are beyond the limits, on all questions that they were asked."""
         if self.objectives is None:
             return np.zeros(len(flows))
-        return self.objectives.excess(self.all_means(flows, self.questions))
+        return self.objectives.excess(self.all_means(flows, self.question_total))
 
     def price(self, flow: int) -> tuple[float, float]:
         """Return what a question costs with a flow: USD, and calls of models."""
@@ -249,7 +251,7 @@ class Board:
     def find_tied(self, flow: int) -> list[int]:
         """Return the flows whose means of all measures are those of a flow, on as many questions."""
         (flows,) = np.nonzero(self._question_counts == self._question_counts[flow])
-        means = self.all_means([flow, *flows.tolist()], self.questions)
+        means = self.all_means([flow, *flows.tolist()], self.question_total)
         means = np.round(means, 12) if self.objectives is None else self.objectives.blur(means)
         return [int(tied_flow) for tied_flow in flows[(means[1:] == means[0]).all(axis=1)]]
 
@@ -264,7 +266,7 @@ class Board:
             for question_count in sorted(by_asked, reverse=True)
             for flow in self.rank(by_asked[question_count], question_count)
         ]
-        return [flow for flow in ranking[:count] if np.isfinite(self.means([flow], self.questions)[0])]
+        return [flow for flow in ranking[:count] if np.isfinite(self.means([flow], self.question_total)[0])]
 
     def leader_gaps(self, chosen: int) -> list[tuple[int, float, float]]:
         """Return after each request how many scores were asked for, what was paid in USD, and by how much the leader is

@@ -11,7 +11,7 @@ import numpy as np
 from spolia.core.operator import Operator
 from spolia.errors import DataError
 from spolia.evaluation.statistics.interval import student_t
-from spolia.optimizer.candidates import Candidates
+from spolia.optimizer.candidates import FlowTable
 from spolia.optimizer.objectives import COMBINED
 from spolia.optimizer.score_board import FIRST_QUESTIONS, Board, ScoreRequest, ScoreSource
 from spolia.types import Value
@@ -52,7 +52,7 @@ class Strategy(Value, ABC):
 
     def minimum_rows(self, board: Board) -> int:
         """Return the least number of rows with which the strategy makes sense."""
-        return 2 * board.questions
+        return 2 * board.question_total
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class RandomSearch(Strategy):
     """
 
     def search(self, board: Board) -> Requests:
-        flows = board.candidates.draw(max(1, int(board.left // board.questions)), board.random)
-        yield ScoreRequest(flows, board.questions)
-        return board.rank(flows, board.questions)[0]
+        flows = board.candidates.draw_flows(max(1, int(board.left // board.question_total)), board.random)
+        yield ScoreRequest(flows, board.question_total)
+        return board.rank(flows, board.question_total)[0]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class GreedySearch(Strategy):
             raise DataError(f"{self.combine!r} combines no measures. Write one of: {', '.join(COMBINED)}.")
 
     def search(self, board: Board) -> Requests:
-        current, n = 0, board.questions
+        current, n = 0, board.question_total
         for _ in range(self.passes):
             previous = current
             for place in self.order_places(board.candidates):
@@ -116,13 +116,13 @@ class GreedySearch(Strategy):
                 break
         return current
 
-    def order_places(self, candidates: Candidates) -> Sequence[str]:
+    def order_places(self, candidates: FlowTable) -> Sequence[str]:
         """Return the places by name, in the order of the search."""
         return [*candidates.space.places]
 
     def minimum_rows(self, board: Board) -> int:
         sizes = [len(place.values) for place in board.candidates.space.places.values()]
-        return board.questions * min(size for size in sizes if size > 1)
+        return board.question_total * min(size for size in sizes if size > 1)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ModelsFirst(GreedySearch):
     """Greedy search that begins with the places where a candidate asks language models: what is chosen for the other
     places is then chosen for that candidate."""
 
-    def order_places(self, candidates: Candidates) -> Sequence[str]:
+    def order_places(self, candidates: FlowTable) -> Sequence[str]:
         return sorted(candidates.space.places, key=lambda place: not _asks_model(candidates, place))
 
 
@@ -148,7 +148,7 @@ class Halving(Strategy):
 
     def search(self, board: Board) -> Requests:
         all_flows = board.candidates.all_flows
-        flows = board.candidates.draw(max(1, ceil(self.share * len(all_flows))), board.random)
+        flows = board.candidates.draw_flows(max(1, ceil(self.share * len(all_flows))), board.random)
         return (yield from halve(board, flows, board.left))
 
     def minimum_rows(self, board: Board) -> int:
@@ -199,7 +199,7 @@ class HalvingWithNeighbours(Strategy):
             size *= 2
         size = max(size, int(first_rows / _count_rounds(2 * size, HALVING_END)))
         size = min(size, max(4 * HALVING_END, ceil(self.share * board.candidates.size)))
-        return list(dict.fromkeys([*warm, *board.draw(size)]))[:size]
+        return list(dict.fromkeys([*warm, *board.draw_promising(size)]))[:size]
 
     def minimum_rows(self, board: Board) -> int:
         return HALVING_END * FIRST_QUESTIONS
@@ -226,7 +226,7 @@ class Racing(Strategy):
     looks: int = 20
 
     def search(self, board: Board) -> Requests:
-        flows, n = list(board.candidates.all_flows), board.questions
+        flows, n = list(board.candidates.all_flows), board.question_total
         for step in range(self.looks):
             question_count = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * step // (self.looks - 1))
             # One question has no standard error.
@@ -250,7 +250,7 @@ class Racing(Strategy):
         return [flow for flow, is_worse in zip(flows, worse.tolist(), strict=True) if not is_worse]
 
     def minimum_rows(self, board: Board) -> int:
-        return len(board.candidates.all_flows) * min(MINIMUM_QUESTIONS, board.questions)
+        return len(board.candidates.all_flows) * min(MINIMUM_QUESTIONS, board.question_total)
 
 
 def find_best(strategy: Strategy, board: Board, source: ScoreSource) -> int:
@@ -282,7 +282,7 @@ def halve(board: Board, flows: Sequence[int], rows: float, last: int = 1, later:
     return flows[0]
 
 
-def _asks_model(candidates: Candidates, place: str) -> bool:
+def _asks_model(candidates: FlowTable, place: str) -> bool:
     """Return whether a candidate of a place asks language models."""
     return any(isinstance(value, Operator) and value.calls() != 0 for value in candidates.space.places[place].values)
 

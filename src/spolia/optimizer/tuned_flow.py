@@ -267,7 +267,7 @@ class FinalScores:
         candidates = self.board.candidates
         return Finalist(
             flow,
-            candidates.points[flow],
+            candidates.point_by_number[flow],
             candidates.choices(flow),
             repr(candidates.flows[flow]),
             score,

@@ -40,10 +40,10 @@ class Counts:
     """Counts of the terms of one field of a group's nodes."""
 
     keys: Keys  # int64[n], ascending
-    numbers: dict[str, int]  # of the terms, which ascend with them: nothing depends on which node came first
+    term_numbers: dict[str, int]  # of the terms, which ascend with them: nothing depends on which node came first
     starts: Keys  # int64[terms + 1], where the entries of each term begin
     nodes: Positions  # int32[entries], positions in `keys` of the nodes that hold the term, ascending
-    counts: Numbers  # float64[entries], how often each does
+    frequencies: Numbers  # float64[entries], how often each does
     lengths: Numbers  # float64[n], terms in each node, repeated ones counted
     readable: Mask | None = None  # bool[n], the nodes that count, for somebody who may not read all; None for all
 
@@ -72,9 +72,9 @@ class Counts:
 
     def find_term(self, term: str) -> tuple[Positions, Numbers]:
         """Return positions of the nodes that hold a term and how often each does; none for an unknown term."""
-        number = self.numbers.get(term)
+        number = self.term_numbers.get(term)
         entries = slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
-        nodes, counts = self.nodes[entries], self.counts[entries]
+        nodes, counts = self.nodes[entries], self.frequencies[entries]
         if self.readable is None:
             return nodes, counts
         is_readable = self.readable[nodes]
@@ -85,7 +85,7 @@ class Counts:
         """Return for each term of each node the term's number, the node's position and the count."""
         terms = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
         is_readable = slice(None) if self.readable is None else self.readable[self.nodes]
-        return terms[is_readable], self.nodes[is_readable], self.counts[is_readable]
+        return terms[is_readable], self.nodes[is_readable], self.frequencies[is_readable]
 
     @cached_property
     def count(self) -> int:

@@ -126,12 +126,12 @@ class Lane:
             ancestor = ancestor.parent
         if not ancestors:
             return None
-        names = step_names(ancestors[-1].op)
+        names = numbered_step_names(ancestors[-1].op)
         return next(candidate for candidate in ancestors if id(candidate.op) in names)
 
     def count_calls(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
         """Count the calls of each step of a flow that was called, in the order of the flow."""
-        names = step_names(flow)
+        names = numbered_step_names(flow)
         calls: dict[int, list[int]] = {}
         for op, has_failed, used_model in self.calls:
             counts = calls.setdefault(id(op), [0, 0, 0, 0])
@@ -153,7 +153,7 @@ _NAMES: dict[int, tuple[ref[Any], Mapping[int, str]]] = {}
 """By the `id` of each flow that lives, which is walked through once, not for each question."""
 
 
-def step_names(flow: Any) -> Mapping[int, str]:
+def numbered_step_names(flow: Any) -> Mapping[int, str]:
     """Return the steps of a flow by `id`: the class of each, with a number if several are of one class."""
     reference, names = _NAMES.get(id(flow), (None, {}))
     if reference is None or reference() is not flow:

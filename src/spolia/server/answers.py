@@ -19,7 +19,7 @@ from spolia.core.run_context import Done, Emitted, Event, Retracted
 from spolia.errors import Cancelled, ServerStopping
 from spolia.filters.text import condition_of
 from spolia.journal.cache import Cache
-from spolia.journal.trace import ForwardingJournal, Journal, step_name
+from spolia.journal.trace import ForwardingJournal, Journal, step_type_name
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.error_replies import classify_error, error_object, flow_error_response
@@ -254,7 +254,7 @@ class StageJournal(ForwardingJournal):
     def record(self, row: tuple[Any, ...], detail: Any = None) -> None:
         if isinstance(result := row[-1], Ranking):
             hits = [(hit.node.id, float(hit.score)) for hit in result.hits]
-            self.stages.append({"step": step_name(row[4]), "seconds": row[6], "hits": hits})
+            self.stages.append({"step": step_type_name(row[4]), "seconds": row[6], "hits": hits})
         super().record(row, detail)
 
 

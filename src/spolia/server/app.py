@@ -26,7 +26,7 @@ from spolia.server.keys import ApiKeys
 from spolia.server.mcp_tools import build_mcp_application, build_mcp_server
 from spolia.server.model_routes import add_model_routes
 from spolia.server.reply_schemas import ErrorReply
-from spolia.server.request_checks import OPEN_PATHS, FixedPaths, JsonRoute, RequestChecks, RequestMetrics
+from spolia.server.request_checks import OPEN_PATHS, DirectRoutes, JsonRoute, RequestChecks, RequestMetrics
 from spolia.server.run_routes import add_run_routes
 from spolia.server.service import JobCounts, Service
 from spolia.services.documents import Documents, run_publisher
@@ -134,7 +134,7 @@ def build_application(
         text = await run_in_threadpool(generate_latest, service.metrics.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    checked = RequestChecks(FixedPaths(app.router), keys=keys, hosts=hosts, ledger=service.ledger)
+    checked = RequestChecks(DirectRoutes(app.router), keys=keys, hosts=hosts, ledger=service.ledger)
     # Outside of the checks, to count refused requests too.
     app.entry = RequestMetrics(checked, metrics=service.metrics, audit=audit)
     if origins:  # outside of the checks: a browser's preflight request has no key

@@ -218,7 +218,7 @@ class JsonRoute(APIRoute):
             self.app = AsyncExitStackMiddleware(self.app)
 
 
-class FixedPaths:
+class DirectRoutes:
     """Application (ASGI) that finds a direct route by its whole path; all other requests go to the router, which tries
     one route after the other."""
 

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spolia.core.operator import Operator
 from spolia.errors import QueryError
-from spolia.journal.trace import ForwardingJournal, Journal, step_name, summarise
+from spolia.journal.trace import ForwardingJournal, Journal, step_type_name, summarise
 from spolia.journal.values import Detail, Exchange, redact_text
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Answer, Generation, Query, Ranking
@@ -118,7 +118,7 @@ class OpenTelemetryJournal(ForwardingJournal):
                 error = redact_text(error, redact)
         begun = int(started * 1e9)
         return ReadableSpan(
-            " ".join(filter(None, (fixed.get("gen_ai.operation.name") if kind == "LLM" else step_name(op),
+            " ".join(filter(None, (fixed.get("gen_ai.operation.name") if kind == "LLM" else step_type_name(op),
                                    fixed.get("gen_ai.request.model")))),
             context=self._context(run, number),
             parent=self._context(run, parent) if parent else self.parent if self.parent.is_valid else None,

@@ -201,7 +201,7 @@ class Staging(Draft):
             rows[id] = super()._live_row(id)
         return rows[id]
 
-    def prefetch(self, ids: Iterable[str]) -> None:
+    def load_rows(self, ids: Iterable[str]) -> None:
         """Read the rows of many documents together, which `_live_row` would read one by one."""
         published = self._staged.published
         if missing := [id for id in dict.fromkeys(ids) if id not in published]:

@@ -174,13 +174,13 @@ class WorldModel(ScriptedModel):
         if not facts:
             return "none"
         if mistake is not None:  # which another document answers, or this one
-            targets = [(fact, relation_named(fact.relation).target) for fact in facts]
             return next(
                 (
                     relation_named(relation.name).question.format(a=fact.b)
-                    for fact, target in targets
+                    for fact in facts
+                    if fact.relation != "year"
                     for relation in RELATIONS
-                    if fact.relation != "year" and relation.subject == target
+                    if relation.subject == relation_named(fact.relation).target
                 ),
                 "none",
             )

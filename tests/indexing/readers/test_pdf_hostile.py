@@ -217,8 +217,9 @@ def test_a_page_that_is_damaged_is_said_and_the_others_are_read() -> None:
 
 
 WHOLE_FILE = {
-    "PdfReader.read", "_machinery", "reading_of", "opened", "PdfFile.__init__", "PdfFile._open", "PdfFile.close",
-    "_document", "_source", "_attachments", "_leaves", "_leaf", "bound", "Noticed.warnings",
+    "PdfReader.read", "_load_document_module", "reading_of", "open_pdf", "PdfFile.__init__", "PdfFile._open",
+    "PdfFile.close", "_load_document", "_source", "_attachment_numbers", "_read_pages", "_read_page",
+    "assemble_document", "ReadingLog.warnings",
 }  # fmt: skip
 """Functions that open the file, go through its pages and put the document together; all others read a unit of it."""
 

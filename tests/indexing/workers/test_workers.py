@@ -192,7 +192,7 @@ def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch)
 def test_no_worker_outlives_who_started_it() -> None:
     code = (
         "from tests.indexing.workers.test_workers import *\n"
-        "workers = WorkerProcesses(1); print(did(workers, 'pid'), flush=True); did(workers, 'hang')"
+        "workers = WorkerProcesses(1); print(run_order(workers, 'pid'), flush=True); run_order(workers, 'hang')"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

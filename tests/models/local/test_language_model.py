@@ -157,7 +157,7 @@ def test_draws_have_the_models_probabilities(causal: Any) -> None:
     model, raw, tokenizer = causal
     expected = np.exp(chances(raw, ids_of(model, tokenizer), []))
     likely = int(expected.argmax())
-    session, ids = model.opened(), ids_of(model, tokenizer)
+    session, ids = model.open_session(), ids_of(model, tokenizer)
     sample = [next(model._tokens(session, ids, seed, 1.0, 1))[0] for seed in range(300)]
     share, error = sample.count(likely) / 300, (expected[likely] * (1 - expected[likely]) / 300) ** 0.5
     assert abs(share - expected[likely]) < 4 * error

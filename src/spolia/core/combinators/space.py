@@ -152,7 +152,7 @@ class Space(Generic[In, Out]):
             indexes[name] = _checked(index, self.places[name])
         return indexes
 
-    def draw(self, random: Random) -> Point:
+    def draw_point(self, random: Random) -> Point:
         """Draw a random point that gives a flow, uniformly; about uniformly where several options have places of one
         name.
 

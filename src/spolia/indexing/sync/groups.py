@@ -258,7 +258,7 @@ class Batch:
     A group could not be made of documents in `tried`; the reports of documents in `recounted` list their nodes.
     """
 
-    writer: Staging
+    staging: Staging
     builds: Sequence[GroupBuild]
     main: str
     labels: MetadataDiff
@@ -276,7 +276,7 @@ class Batch:
         Existing nodes are not made again."""
         waiting, self.pending, self.weight = self.pending, [], 0
         # Fast path: one statement for all rows that `holds` below would read one by one.
-        self.writer.prefetch(item.reading.document.id for item in waiting)
+        self.staging.load_rows(item.reading.document.id for item in waiting)
         pending = list[BatchItem]()
         fresh: dict[str, Document] = {}
         for item in waiting:
@@ -290,7 +290,7 @@ class Batch:
             if document is not item.reading.document:
                 item.reading = item.reading.but(document=document)
             pending.append(item)
-            if document.id not in fresh and (item.is_forced or not self.writer.holds(document)):
+            if document.id not in fresh and (item.is_forced or not self.staging.holds(document)):
                 fresh[document.id] = document
         # Reversed: of several items with one document, the first one's pieces count.
         pieces = {item.reading.document.id: item.pieces for item in reversed(pending)}
@@ -309,25 +309,25 @@ class Batch:
         """Bring the reports of a document's sources in step with its changed nodes."""
         self.recounted.add(document.id)
         node_count = NodeCount(self._embedder)
-        node_count.count(self.writer.nodes(document.id, self.main))
-        for row in self.writer.holders(document.id):
+        node_count.count(self.staging.nodes(document.id, self.main))
+        for row in self.staging.holders(document.id):
             if row.report:
-                self.writer.touch(
+                self.staging.touch(
                     row.but(report=node_count.update_report(DocumentReport.from_json(row.report), document).json)
                 )
 
     def _store_item(self, item: BatchItem, document_nodes: GroupNodes | None) -> DocumentReport:
         """Store a document and its nodes, None if they are stored already; raise Unreadable if no group was made."""
         document, node_count = item.reading.document, NodeCount(self._embedder)
-        is_there = item.is_forced and self.writer.holds(document)
+        is_there = item.is_forced and self.staging.holds(document)
         self.recounted.add(document.id)
         # What was there has gone with what its source held.
-        if document_nodes is None and not self.writer.holds(document):
+        if document_nodes is None and not self.staging.holds(document):
             (document_nodes,) = grow([document], self.builds)
         if document_nodes is not None:
             self._refuse_unmade(item, document_nodes, is_there)
         nodes = (
-            self.writer.nodes(document.id, self.main)
+            self.staging.nodes(document.id, self.main)
             if document_nodes is None
             else document_nodes.by_group.get(self.main)
         )
@@ -337,11 +337,11 @@ class Batch:
             document_nodes.by_group[self.main] = node_count.count_through(nodes)
         report = self._make_report(item, node_count if isinstance(nodes, list) else None)
         row = item.row.but(document=document.id, report=report.json)
-        self.writer.put_document(document, (), row, {image.content_hash: image.data for image in item.reading.images})
+        self.staging.put_document(document, (), row, {image.content_hash: image.data for image in item.reading.images})
         if document_nodes is not None:
             if is_there:
-                self.writer.unmake(document.id, document_nodes.by_group)
-            store_nodes(self.writer, document_nodes)
+                self.staging.unmake(document.id, document_nodes.by_group)
+            store_nodes(self.staging, document_nodes)
             self._refuse_unmade(item, document_nodes, False)
             # Nodes that are no list were counted as they passed, or the group failed.
             if not isinstance(document_nodes.by_group.get(self.main), list):
@@ -351,7 +351,7 @@ class Batch:
                     else self._make_report(item)
                 )
                 if report.json != row.report:
-                    self.writer.touch(row.but(report=report.json))
+                    self.staging.touch(row.but(report=report.json))
         return report
 
     def _refuse_unmade(self, item: BatchItem, document_nodes: GroupNodes, is_there: bool) -> None:
@@ -360,7 +360,7 @@ class Batch:
             self.tried.add(document_nodes.document.id)
             if not document_nodes.by_group or (
                 is_there
-                and any(self.writer.nodes(document_nodes.document.id, group) for group in document_nodes.failures)
+                and any(self.staging.nodes(document_nodes.document.id, group) for group in document_nodes.failures)
             ):
                 reason = next(iter(document_nodes.reasons.values()))
                 is_away = any(map(is_transient, document_nodes.failures.values()))  # which is not the document's fault
@@ -373,7 +373,7 @@ class Batch:
 
     def _make_report(self, item: BatchItem, node_count: NodeCount | None = None) -> DocumentReport:
         """Return a document's report: what its reader noticed, and what is known of its nodes by now."""
-        reading, document, declared = item.reading, item.reading.document, self.writer.declared
+        reading, document, declared = item.reading, item.reading.document, self.staging.declared
         warnings = (*reading.warnings, *(declared.problems(document.meta) if declared else ()))
         node_fields = node_count.report_fields(document, item.parts, warnings) if node_count else {"warnings": warnings}
         return _document_report(

@@ -230,7 +230,7 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
         reduce_garbage_collection(),
         sync_package.prefetch.open_prefetch(corpus.backend.folder, options.workers, options.limits) as prefetch,
     ):
-        while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
+        while run is None or run.staging.conflicts:  # what others have changed meanwhile is taken once more
             opened_staging = (
                 groups_package.materialise.open_staging(corpus, wait_s)  # one rebuild at a time
                 if options.rebuild
@@ -245,16 +245,16 @@ def sync_listing(corpus: Corpus, listing: FileListing, labels: DocumentLabels, o
 
     if groups := options.requested_groups.groups:
         known_operators, tell = options.requested_groups.known_operators, run.report_group_progress
-        run.unread += groups_package.materialise.materialise(
+        run.unembedded += groups_package.materialise.materialise(
             groups, retry=False, operators=known_operators, tell=tell, wait_s=options.timeout_s
         )
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
 
     report = run.tally.report(generation, listing, time.perf_counter() - began)
-    unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
+    unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unembedded if lack.document))))
     groups_behind = (
         *sync_package.groups.find_groups_behind(run.builds),
-        *sync_package.groups.find_makeshift_groups(run.builds, run.unread),
+        *sync_package.groups.find_makeshift_groups(run.builds, run.unembedded),
     )
     return report.but(unmade=unmade, behind=groups_behind, fields=notes)
 

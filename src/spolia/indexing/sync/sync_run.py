@@ -80,7 +80,7 @@ def run_round(
     """Run one sync round, over a staging area that is committed or only counts; the next one retries conflicts."""
     round_listing = listing
     if previous is not None:
-        round_listing = select_sources(listing, previous.writer.conflicts)
+        round_listing = select_sources(listing, previous.staging.conflicts)
         labels = _limit_access(previous.labels, staging.readers(round_listing.uris))
     stamps = staging.stamps(round_listing.uris)
 
@@ -163,7 +163,7 @@ class SyncRun:
 
     def __init__(
         self,
-        writer: Staging,
+        staging: Staging,
         labels: DocumentLabels,
         listing: FileListing,
         prefetch: Prefetch,
@@ -173,19 +173,19 @@ class SyncRun:
         linked_images: LinkedImages,
         previous: SyncRun | None = None,
     ) -> None:
-        self.writer, self.labels, self.listing, self.options = writer, labels, listing, options
+        self.staging, self.labels, self.listing, self.options = staging, labels, listing, options
         self.tally: SyncCounts = previous.tally if previous else SyncCounts()
         self.prefetch = prefetch
         self.revoked, self.linked_images = revoked, linked_images
-        self.builds = options.requested_groups.builds(writer.manifests)
+        self.builds = options.requested_groups.builds(staging.manifests)
         prefetch.follow(self.builds)
-        self.unread: list[Unmade] = previous.unread if previous else []
+        self.unembedded: list[Unmade] = previous.unembedded if previous else []
         tried: set[str] = previous.pending_batch.tried if previous else set()
-        self.metadata_diff = MetadataDiff(writer, labels, listing.uris, self.builds)
+        self.metadata_diff = MetadataDiff(staging, labels, listing.uris, self.builds)
         self.pending_batch: Batch = Batch(
-            writer, self.builds, options.requested_groups.main, self.metadata_diff, tried=tried
+            staging, self.builds, options.requested_groups.main, self.metadata_diff, tried=tried
         )
-        self.diff = SourceDiff(writer, listing, stamps, self.linked_images, all=self._looks_at_all)
+        self.diff = SourceDiff(staging, listing, stamps, self.linked_images, all=self._looks_at_all)
         for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
                 self.labels.contain(uri, container_of(self.diff.rows[uri]) or container)
@@ -219,12 +219,12 @@ class SyncRun:
         for uri in self.diff.gone:
             self._remove(uri)
         self._build_missing()
-        for document in self.writer.documents() if recount else ():
+        for document in self.staging.documents() if recount else ():
             if document.id not in self.pending_batch.recounted:
                 self.pending_batch.recount(document)
         refuse_away(build for build in self.builds if build.group in rebuilt)
         # Last: a run that ends before it asks the source for the same changes again.
-        self.writer.remember(self.listing.source, self.listing.cursors)
+        self.staging.remember(self.listing.source, self.listing.cursors)
         self._publish()
 
     def _count_revoked(self, changed: Set[str]) -> None:
@@ -242,7 +242,7 @@ class SyncRun:
         """Apply changed access to stale versions: a source that is not retried may have other readers by now."""
         for uri, row in self.diff.rows.items() if self.labels.access else ():
             if row.is_stale and uri not in self.diff.gone and not self.metadata_diff.may_stay(row):
-                self.writer.fail(row.but(document=""))
+                self.staging.fail(row.but(document=""))
 
     def _find_changed_files(self, given_up: set[str]) -> list[File]:
         """Return the files that have changed since they were indexed, or that the caller labels otherwise now."""
@@ -263,7 +263,7 @@ class SyncRun:
     def _make_items(self, files: Iterable[File]) -> Iterator[FetchItem]:
         """Yield an item for each file, without those that another run has published meanwhile."""
         for batch in in_batches(files, CUT_AT_ONCE):
-            changed = self.writer.find_changed(file.uri for file in batch)
+            changed = self.staging.find_changed(file.uri for file in batch)
             self.tally.total -= len(changed)
             yield from (self._make_item(file) for file in batch if file.uri not in changed)
 
@@ -278,10 +278,10 @@ class SyncRun:
         }
         tried, retries = self.pending_batch.tried, self.options.retry
         lacking = (
-            lack for lack in self.writer.unmade() if lack.group in buildable_groups and (retries or lack.is_untried)
+            lack for lack in self.staging.unmade() if lack.group in buildable_groups and (retries or lack.is_untried)
         )
         unmade = [lack for lack in lacking if lack.document not in tried]
-        for document_nodes in build_missing(self.writer, self.builds, unmade):
+        for document_nodes in build_missing(self.staging, self.builds, unmade):
             self.pending_batch.tried.add(document_nodes.document.id)
             if self.pending_batch.main in document_nodes.by_group:
                 self.pending_batch.recount(document_nodes.document)
@@ -301,7 +301,7 @@ class SyncRun:
         return not (_is_same(stored, row) or (stored is None and any(self.diff.find_gone(row.content_hash))))
 
     def _remove(self, uri: str) -> None:
-        self.writer.remove(uri)
+        self.staging.remove(uri)
         self._count(uri, "removed")
 
     @property
@@ -400,13 +400,13 @@ class SyncRun:
         row = item.row
         if stored is not None and _is_same(stored, row) and self.metadata_diff.is_same(stored):
             if (stored.size, stored.mtime_ns) != (row.size, row.mtime_ns):
-                self.writer.touch(stored.but(size=row.size, mtime_ns=row.mtime_ns))
+                self.staging.touch(stored.but(size=row.size, mtime_ns=row.mtime_ns))
             self._finish(row.uri, "changed" if row.uri in self.revoked.relabelled else "unchanged")
         elif stored is not None and _is_same(stored, row) and self.metadata_diff.update_readers(stored):
             self._changes += 1
             self._finish(row.uri, "changed")
         elif stored is None and (old := self._find_moved(item, container)) is not None:
-            self.writer.move(old.uri, old.but(uri=row.uri, size=row.size, mtime_ns=row.mtime_ns))
+            self.staging.move(old.uri, old.but(uri=row.uri, size=row.size, mtime_ns=row.mtime_ns))
             self._changes += 1
             self._finish(row.uri, "moved")
         else:
@@ -465,9 +465,9 @@ class SyncRun:
         row = row.but(report=DocumentReport.from_json(row.report).but(within=container).json)
         self.tally.fail(row)
         if stored is not None and (stored.status, stored.error, stored.document) == ("failed", row.error, row.document):
-            self.writer.touch(row)  # nothing changes for who searches
+            self.staging.touch(row)  # nothing changes for who searches
         else:
-            self.writer.fail(row)
+            self.staging.fail(row)
             self._changes += 1
         self._finish(row.uri, "failed")
 
@@ -483,15 +483,15 @@ class SyncRun:
 
     def _publish_if_many(self) -> None:
         if self.options.batch is None:  # all is published together at the end: until then only memory is freed
-            if self.writer.weight >= STAGED_AT_ONCE:
-                self.unread += embed(self.writer, self.builds, self._count_embedded, self.prefetch.embed_texts)
-                self.writer.spill()
+            if self.staging.weight >= STAGED_AT_ONCE:
+                self.unembedded += embed(self.staging, self.builds, self._count_embedded, self.prefetch.embed_texts)
+                self.staging.spill()
             return
         chunks = min(self.options.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
         are_many = self._changes >= self.options.batch or self.tally.chunks - self._chunks >= chunks
-        if are_many or self._is_late or self.writer.weight >= STAGED_AT_ONCE:
+        if are_many or self._is_late or self.staging.weight >= STAGED_AT_ONCE:
             self._publish()
-            self.writer.join_full()
+            self.staging.join_full()
 
     @property
     def _is_late(self) -> bool:
@@ -499,28 +499,28 @@ class SyncRun:
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
-        self.unread += embed(self.writer, self.builds, self._count_embedded, self.prefetch.embed_texts)
-        self.writer.publish(self._build_new_groups)
-        self.tally.publish(self.writer.conflicts)
+        self.unembedded += embed(self.staging, self.builds, self._count_embedded, self.prefetch.embed_texts)
+        self.staging.publish(self._build_new_groups)
+        self.tally.publish(self.staging.conflicts)
         self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
 
     def _build_new_groups(self, writer: AnyWriter) -> None:
         """Make and embed what another writer has added meanwhile to groups that this run defines."""
-        own_manifests = self.writer.manifests
+        own_manifests = self.staging.manifests
         builds = [build for build in self.builds if writer.manifests.get(build.group) == own_manifests[build.group]]
         for _ in build_groups(writer, builds) if self.options.batch is None else ():
-            if writer is self.writer and self.writer.weight >= STAGED_AT_ONCE:
-                self.unread += embed(writer, builds, self._count_embedded)
-                self.writer.spill()
-        self.unread += embed(writer, builds, self._count_embedded)
+            if writer is self.staging and self.staging.weight >= STAGED_AT_ONCE:
+                self.unembedded += embed(writer, builds, self._count_embedded)
+                self.staging.spill()
+        self.unembedded += embed(writer, builds, self._count_embedded)
 
     def _count_embedded(self, count: int) -> None:
         self.tally.embedded += count
         self._report_progress("")
 
     def _report_progress(self, uri: str, change: str = "") -> None:
-        self.tally.chunks = self._earlier + self.writer.node_counts[self.pending_batch.main]
+        self.tally.chunks = self._earlier + self.staging.node_counts[self.pending_batch.main]
         if self.options.progress is not None:
             done, total, failed = self.tally.done, self.tally.total, len(self.tally.failed)
             self.options.progress(Progress(done, total, uri, failed, self.tally.chunks, self.tally.embedded, change))

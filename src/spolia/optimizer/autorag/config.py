@@ -21,7 +21,7 @@ POST_SEARCH = ("passage_augmenter", "passage_reranker", "passage_filter", "passa
 NODE_ALIASES = {"sparse_retrieval": LEXICAL, "dense_retrieval": SEMANTIC}
 SPLITTING_EXPANSIONS = ("query_decompose", "multi_query_expansion")
 """Expansions that make several questions of one."""
-STRATEGIES = ("mean", "rank", "normalize_mean")
+COMBINE_RULES = ("mean", "rank", "normalize_mean")
 MEASURES: Mapping[str, str] = {
     "retrieval_f1": "SetF1", "retrieval_recall": "SetR", "retrieval_precision": "SetP",
     "retrieval_ndcg": 'nDCG@{top_k}(rule="autorag")', "retrieval_map": 'MAP(rule="autorag")',
@@ -140,7 +140,7 @@ def import_config(plain: Mapping[str, Any], name: str, available: AvailableModel
         notes.append("Without a language model the space ends with the passages that are found.")
     objective, deciding = _find_objective(node_options, available, notes)
     strategy = deciding.get("strategy") or {}
-    combine = str(strategy.get("strategy", STRATEGIES[0]))
+    combine = str(strategy.get("strategy", COMBINE_RULES[0]))
     notes += _describe_thresholds(nodes)
     if models := sorted({model for node in nodes for model in _named_models(node)}):
         notes.append(
@@ -168,9 +168,9 @@ def _list_nodes(plain: Mapping[str, Any], name: str) -> Iterable[dict[str, Any]]
             modules = node.get("modules")
             if not isinstance(modules, list) or not all(isinstance(m, dict) and "module_type" in m for m in modules):
                 raise DataError(f"{place} ({kind}) has no list `modules` of mappings with a `module_type`.")
-            strategy = str((node.get("strategy") or {}).get("strategy", STRATEGIES[0]))
-            if strategy not in STRATEGIES:
-                raise DataError(f"{place}: the strategy {strategy!r} is none of {', '.join(STRATEGIES)}.")
+            strategy = str((node.get("strategy") or {}).get("strategy", COMBINE_RULES[0]))
+            if strategy not in COMBINE_RULES:
+                raise DataError(f"{place}: the strategy {strategy!r} is none of {', '.join(COMBINE_RULES)}.")
             labelled = [{**module, LABEL: _make_label(str(module["module_type"]), label_counts)} for module in modules]
             yield {**node, "node_type": kind, LABEL: _make_label(kind, label_counts), "modules": labelled}
 

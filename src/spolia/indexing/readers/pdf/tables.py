@@ -106,8 +106,8 @@ def _find_begins(sides: Any, groups: Any, blank: float) -> Any:
 
 
 def write_letters(numbers: Any, text: str) -> str:
-    """Write what letters say, in the order of the file, with a blank where the file has one or goes on elsewhere.
-    `numbers`: theirs, rising."""
+    """Write what letters say, in the order of the file; a blank stands where the file has one, ends a line within a
+    cell, or goes on elsewhere."""
     first, last = int(numbers[0]), int(numbers[-1])
     if last - first == len(numbers) - 1:  # as in most cells
         return text[first : last + 1]
@@ -247,7 +247,7 @@ class CellGrid:
         return cls(grid, letters[order], lines[order])
 
     @property
-    def is_ruled(self) -> bool:
+    def has_column_rules(self) -> bool:
         """Return whether rules separate the columns."""
         return len(self.grid.sides) > 2
 
@@ -260,7 +260,7 @@ class CellGrid:
     def sides(self) -> list[float]:
         """Return where columns begin and end: rules, else white space that nearly all lines leave, split where it is
         freest."""
-        if self.is_ruled:
+        if self.has_column_rules:
             return self.grid.sides
         starts = self.letters.sides[self.phrases, 0]
         ends = self.letters.sides[np.concatenate([self.phrases[1:], [True]]), 2]
@@ -284,7 +284,7 @@ class CellGrid:
         """Return for each cell, band by band, the number of the upper left of those that no rule separates from it."""
         bands, columns = len(self.grid.heights) - 1, len(self.sides) - 1
         homes = np.arange(bands * columns).reshape(bands, columns)
-        if self.is_ruled:
+        if self.has_column_rules:
             to_left = ~_find_separators(self.grid.vertical, self.sides[:-1], self.grid.heights).T
             to_top = ~_find_separators(self.grid.horizontal, self.grid.heights[:-1], self.sides)
             to_left[:, 0] = to_top[0] = False
@@ -294,20 +294,20 @@ class CellGrid:
         return homes
 
     @cached_property
-    def cells(self) -> Any:
+    def cell_of_letter(self) -> Any:
         """Return the number of the cell of each letter. Without rules between the columns, phrases stay together."""
         x, y = self.letters.middles.T
         cells = self.homes[_interval_numbers(y, self.grid.heights), _interval_numbers(x, self.sides)]
-        return cells if self.is_ruled else cells[self.phrases][np.cumsum(self.phrases) - 1]
+        return cells if self.has_column_rules else cells[self.phrases][np.cumsum(self.phrases) - 1]
 
     def straighten(self, turns: Mapping[int, int]) -> Letters:
         """Return the letters, those of cells whose text is rotated as if it were not, within their cells. `turns`: of
         such cells, by the number of one of their letters."""
         sides = self.letters.sides.copy()
         for number, turn in turns.items():
-            cell = self.cells[self.letters.numbers == number][0]
+            cell = self.cell_of_letter[self.letters.numbers == number][0]
             band, column = divmod(int(cell), len(self.sides) - 1)
-            is_own = self.cells == cell
+            is_own = self.cell_of_letter == cell
             turned = self.letters[is_own].rotate(max(-1, min(1, turn))).sides
             low, high = turned[:, :2].min(0), turned[:, 2:].max(0)
             left, top = self.sides[column], self.grid.heights[band]
@@ -322,11 +322,15 @@ class CellGrid:
     def crossing_lines(self) -> int:
         """Return how many lines have a word through a rule that separates columns."""
         inside_word = ~_find_begins(self.letters.sides, self.lines, _WORD)[1:]
-        return len(np.unique(self.lines[1:][inside_word & (steps(self.cells) != 0)])) if self.is_ruled else 0
+        return (
+            len(np.unique(self.lines[1:][inside_word & (steps(self.cell_of_letter) != 0)]))
+            if self.has_column_rules
+            else 0
+        )
 
     def number_rows(self) -> tuple[Any, Any]:
         """Return the row and the column of each letter. Between two rules there may be several rows."""
-        band, column = np.divmod(self.cells, len(self.sides) - 1)
+        band, column = np.divmod(self.cell_of_letter, len(self.sides) - 1)
         order = np.lexsort((column, self.lines, band))
         keys = np.array([band, self.lines, column])[:, order]
         firsts = begins((keys[:, 1:] != keys[:, :-1]).any(0))
@@ -337,7 +341,7 @@ class CellGrid:
         widths = (sides[end - 1, 2] - sides[starts, 0] for end in ends)
         tall = np.zeros(self.homes.size, bool)
         tall[self.homes[self.homes // len(self.homes[0]) < np.arange(len(self.homes))[:, None]]] = True
-        columns = *keys[:, starts], *widths, tall[self.cells[order][starts]]
+        columns = *keys[:, starts], *widths, tall[self.cell_of_letter[order][starts]]
         pieces = map(CellLine, *(values.tolist() for values in columns))
         rows = np.empty(len(order), np.intp)
         rows[order] = np.fromiter(self._row_numbers(pieces), np.intp, len(starts))[number]
@@ -351,7 +355,7 @@ class CellGrid:
             row += 1
             top, widths_above = row, dict[int, float]()
             columns = len({piece.column for piece in band})
-            minimum_cells = max(2.0, columns / 2) if self.is_ruled else 1.0
+            minimum_cells = max(2.0, columns / 2) if self.has_column_rules else 1.0
             for _, line in groupby(band, attrgetter("line")):
                 pieces = list(line)
                 cells = [piece for piece in pieces if not piece.tall]
@@ -452,11 +456,11 @@ def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
     if turns:
         frame = CellGrid.from_letters(frame.straighten(turns), frame.grid)
     heights, count = frame.grid.heights, frame.lines[-1] + 1
-    if count < (2 if frame.is_ruled and len(heights) > 2 else 3) or len(heights) < 2:
+    if count < (2 if frame.has_column_rules and len(heights) > 2 else 3) or len(heights) < 2:
         return None
     sides = frame.sides
     # Shaded lines of a listing have two columns: their numbers, and code.
-    minimum_sides = 3 if frame.is_ruled or not len(grid.vertical) else 4
+    minimum_sides = 3 if frame.has_column_rules or not len(grid.vertical) else 4
     if not minimum_sides <= len(sides) <= _MOST_CELLS // len(heights) or frame.crossing_lines * 4 > count:
         return None
     rows, columns = frame.number_rows()
@@ -470,7 +474,7 @@ def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
         np.unique(numbers_along[is_kept], return_inverse=True) for numbers_along in (rows, columns)
     )
     cells = _write_cells(rows, columns, frame.letters.numbers[is_kept], text)
-    parted = frame.is_ruled and len(heights) > len(cells)  # by rules, row by row
+    parted = frame.has_column_rules and len(heights) > len(cells)  # by rules, row by row
     if not _is_table(cells, parted=parted):
         return None
     numbers = frame.letters.numbers[is_kept]
@@ -489,7 +493,7 @@ def _turns_of(grid: Grid, letters: Letters) -> tuple[int, dict[int, int]]:
     steep = (abs(down) > abs(steps_along)) & next_letters
     if not steep.any():
         return 0, {}
-    cells = CellGrid(grid, letters, np.zeros(len(letters))).cells
+    cells = CellGrid(grid, letters, np.zeros(len(letters))).cell_of_letter
     follows = next_letters & (steps(cells) == 0)
     cell = cells[1:]
     count, steep_count = np.bincount(cell, follows), np.bincount(cell, follows & steep)
