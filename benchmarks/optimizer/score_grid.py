@@ -156,7 +156,7 @@ class ScoreGrid:
         score_matrix = ScoreMatrix.load(path)
         points, candidates = np.array(score_matrix.points, np.intp), candidates_of()
         names = score_matrix.places.tolist()
-        if points.tolist() != [[point.get(name, -1) for name in names] for point in candidates.points]:
+        if points.tolist() != [[point.get(name, -1) for name in names] for point in candidates.point_by_number]:
             raise ValueError(f"{path} is of another space. Make it anew with matrix.py.")
         answers = score_matrix.simulated_f1.astype(np.float64) if score_matrix.simulated_f1.size else None
         return cls(

@@ -82,4 +82,4 @@ def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, m
 def test_flows_have_the_numbers_of_a_study(tmp_path: Path, matrix: Any) -> None:
     here = FlowTable(Space(matrix.space(Corpus(str(tmp_path / "other.spolia")))))
     assert len(here.all_flows) >= 500
-    assert here.point_by_number == matrix.candidates_of().points
+    assert here.point_by_number == matrix.candidates_of().point_by_number

@@ -81,7 +81,7 @@ def test_a_fast_race_ends_as_that_of_tune(played: Any, seed: int) -> None:
     board, chosen = played.studied(grid, race, 1.0, questions, seed)
     last = int(board.question_counts.max())
     assert left.tolist() == sorted(race.drop_worse(board, np.flatnonzero(board.question_counts == last).tolist(), last))
-    assert share == pytest.approx(board.spent / 90 / 200)
+    assert share == pytest.approx(board.rows_spent / 90 / 200)
     assert share < 1
     assert chosen in left
 

@@ -31,7 +31,7 @@ class FlowTable:
     ... def cut(text: str, *, at: int = 1) -> str:
     ...     return text[:at]
     >>> candidates = FlowTable(Space(Choice(Identity(), cut.vary(at=(1, 1, 2)), name="cutting")))
-    >>> list(candidates.all_flows), candidates.points
+    >>> list(candidates.all_flows), candidates.point_by_number
     ([0, 1, 2], [{'cutting': 0}, {'cutting': 1, 'cut.at': 0}, {'cutting': 1, 'cut.at': 2}])
     >>> candidates.neighbours(0), candidates.vary_place(1, "cut.at"), candidates.choices(2)
     ([1], [1, 2], (('cutting', 'cut'), ('cut.at', '2')))

@@ -37,7 +37,7 @@ class Strategy(Value, ABC):
     >>> @dataclass(frozen=True)
     ... class Default(Strategy):
     ...     def search(self, board: Board) -> Requests:
-    ...         yield ScoreRequest([0], board.questions)
+    ...         yield ScoreRequest([0], board.question_total)
     ...         return 0
     """
 

@@ -94,7 +94,7 @@ class Space(Generic[In, Out]):
     >>> space = Space(Choice(Identity(), cut.vary(at=(1, 2, 3)), name="cutting"))
     >>> space.size, [(place.name, place.parent) for place in space.places.values()]
     (4, [('cutting', None), ('cut.at', ('cutting', 1))])
-    >>> point = space.draw(Random(1))
+    >>> point = space.draw_point(Random(1))
     >>> point, list(space.neighbours({"cutting": 1, "cut.at": 0}))
     ({'cutting': 1, 'cut.at': 2}, [{'cutting': 0}, {'cutting': 1, 'cut.at': 1}])
     """
