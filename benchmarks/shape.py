@@ -70,8 +70,8 @@ def imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 def late_import_pairs(modules: Trees) -> set[tuple[str, str]]:
     """Return each late import once, as (importing module, imported module).
 
-    Late are imports inside functions. Calls of `import_module` and `deferred` count too, except in the `__init__` of a
-    package, which is the place for them.
+    Late are imports inside functions. Calls of the functions that import by name count too, except in the `__init__` of
+    a package, which is the place for them.
     """
     pairs = set()
     for name, tree in modules.items():
@@ -91,7 +91,7 @@ def late_import_pairs(modules: Trees) -> set[tuple[str, str]]:
     return pairs
 
 
-DEFERRING = ("import_module", "deferred")
+DEFERRING = ("import_module", "deferred", "load_name", "load_module")
 
 
 def _called_name(call: ast.Call) -> str:

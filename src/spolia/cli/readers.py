@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spolia.cli.user_modules import load_module, load_user_modules
+from spolia.cli.user_modules import load_user_module, load_user_modules
 from spolia.core.redaction import Patterns, Redactor, Redactors
 from spolia.errors import QueryError
 from spolia.indexing.readers.registry import READERS, Readers, redacting_readers
@@ -17,7 +17,7 @@ def build_redactor(names: Sequence[str] | None) -> Redactor | None:
         if not place:
             kinds.append(notation)
             continue
-        value: Any = getattr(load_module(place, "--redact"), name, None)
+        value: Any = getattr(load_user_module(place, "--redact"), name, None)
         value = value() if isinstance(value, type) else value
         if not isinstance(value, Redactor) and not hasattr(value, "found"):  # its former name
             raise QueryError(

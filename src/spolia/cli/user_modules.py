@@ -59,7 +59,7 @@ def load_user_modules(addresses: Sequence[str] | None) -> UserModules:
 def load_user_embedder(address: str) -> Embedder:
     """Load the embedder `FILE.py:NAME`: an object with the members of one, or a function from texts to vectors."""
     place, _, name = address.rpartition(":")
-    value = getattr(load_module(place, "--embedder"), name, None)
+    value = getattr(load_user_module(place, "--embedder"), name, None)
     if isinstance(value, Embedder) and not isinstance(value, type):
         return value
     if not callable(value):
@@ -80,7 +80,7 @@ def _check_readers(place: str, readers: object) -> "Mapping[str, FileReader | Ca
 
 def _load_definitions(address: str) -> dict[str, Any]:
     place, _, member = address.partition(":")
-    module = load_module(place)
+    module = load_user_module(place)
     if member and not hasattr(module, member):
         raise QueryError(
             f"--known {address}: {place} has no {member!r}. Write the name of a function or definition in it."
@@ -122,7 +122,7 @@ def _lacks(value: object) -> tuple[str, ...]:
     return tuple(sorted(getattr(value, "__abstractmethods__", ()))) if is_class else ()
 
 
-def load_module(place: str, option: str = "--known") -> ModuleType:
+def load_user_module(place: str, option: str = "--known") -> ModuleType:
     """Load a module by its name, or by its file under the name by which Python programs beside it import it."""
     path = Path(place)
     is_file = place.endswith(".py") or path.is_file()

@@ -82,7 +82,7 @@ class Field(Value):
                 f"Field {self.name!r} holds at most {self.max_length} characters, and {whose} has {len(value)}. "
                 "Shorten it, or declare the field with another max_length."
             )
-        # fields of files cannot be declared anew
+        # fields of files cannot be declared again
         alternative = "" if self in FILE_FIELDS else f", or declare Field({self.name!r}, {type(value).__name__!r})"
         return (
             f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "

@@ -100,7 +100,8 @@ def expand(tree: Tree, *, ask: Ask, holds: Ask, nearest: Nearest) -> Tree:
     lines = ask.reply(tree.sample * EXPANSIONS + tree.expansions, question=question, passages=show_hits(near))
     tree = tree.add_children(keep_confirmed(tree, parse_new_pairs(tree, lines), near, holds), depth)
     if not tree.pairs and tree.is_pruned and (tree.restarts >= RESTARTS or tree.expansions >= 10):
-        tree = tree.but(is_pruned=False, restarts=0)  # nothing was confirmed: now all are taken, with restarts anew
+        # Nothing was confirmed: now all are taken.
+        tree = tree.but(is_pruned=False, restarts=0)
     if len(tree.pairs) >= NODES:
         return tree.but(stop="full")
     return tree.but(stop="exhausted") if tree.restarts >= RESTARTS else tree

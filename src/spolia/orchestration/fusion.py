@@ -103,7 +103,7 @@ class RankingTable:
         # Backwards, so that of several hits of a node the first one stays.
         hits_by_id = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]
         names = [[hit.node.id for hit in ranking.hits] for ranking in rankings]
-        # Two stores may use one id for different documents. That is rare, so names are built anew only then.
+        # Two stores may use one id for different documents. That is rare, so names are built again only then.
         if ambiguous_ids := _find_ambiguous_ids(rankings, hits_by_id):
             names = [[_name_document(hit.node, ambiguous_ids) for hit in ranking.hits] for ranking in rankings]
             hits_by_id = [

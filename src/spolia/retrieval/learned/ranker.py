@@ -134,7 +134,7 @@ class LearnedRanker(GroupSearch):
 @lru_cache(maxsize=16)
 def read_passes(sha256: str, weights: TrainedWeights) -> tuple[Score, ...]:
     """Read the scores of all passes, once for each state of the file."""
-    # The hash of the weights is only the key of the cache: another file is read anew.
+    # The hash of the weights is only the key of the cache: another file is read again.
     passes = weights.plain(RANKER).get("passes")
     if not isinstance(passes, list) or not passes:
         raise WeightsError(f"{weights.place} holds no passes of a ranker. Train it again.")
